@@ -1,0 +1,79 @@
+"""The errors that groundscope raises.
+
+Every message says what was given, what was expected and what to do. All derive from
+:class:`GroundscopeError`, so ``except GroundscopeError`` catches whatever this package refuses.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GroundscopeError(Exception):
+    """Base of all errors raised on purpose by groundscope."""
+
+
+class InputError(GroundscopeError, ValueError):
+    """An argument, record or file is not what was expected."""
+
+
+class LayoutError(InputError):
+    """Prompt and response cannot be laid out as tokens (template, segments or offsets)."""
+
+
+class ContextTooLongError(LayoutError):
+    """Prompt and response do not fit the model's context window.
+
+    Attributes:
+        prompt_tokens: Tokens in the prompt.
+        response_tokens: Tokens in the response.
+        limit: Tokens that the model can read.
+    """
+
+    def __init__(self, prompt_tokens: int, response_tokens: int, limit: int, advice: str = "") -> None:
+        self.prompt_tokens = prompt_tokens
+        self.response_tokens = response_tokens
+        self.limit = limit
+        advice = advice or "Shorten the passages, choose a model with a longer context, or pass long_context='chunk'."
+        super().__init__(
+            f"The prompt has {prompt_tokens} tokens and the response {response_tokens}, together "
+            f"{prompt_tokens + response_tokens}; the model reads at most {limit}. {advice}"
+        )
+
+    def __reduce__(self) -> tuple[type[ContextTooLongError], tuple[int, int, int]]:
+        return type(self), (self.prompt_tokens, self.response_tokens, self.limit)
+
+
+class UnknownNameError(InputError):
+    """A name (detector, signal, model, template, field) is not known."""
+
+    def __init__(self, kind: str, given: str, known: Iterable[str], advice: str = "") -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(f"Unknown {kind} {given!r}.{hint} Known: {', '.join(names)}.{' ' + advice if advice else ''}")
+
+
+class UnsupportedModelError(GroundscopeError):
+    """The model cannot yield what was asked for (its architecture, not its weights, is the reason)."""
+
+
+class NonFiniteError(GroundscopeError):
+    """The model produced NaN or infinity where a finite number is needed."""
+
+
+class PrerequisiteError(GroundscopeError):
+    """Something outside the code is missing: a package, a file, the network, disk space or a device."""
+
+
+class ModelFetchError(PrerequisiteError):
+    """The embedded model could not be fetched, checked, converted or stored."""
+
+
+def check_choice(owner: str, name: str, given: object, allowed: Iterable[object]) -> None:
+    """Refuse a parameter value outside a fixed set, in scikit-learn's error grammar."""
+    choices = list(allowed)
+    if given not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise InputError(f"The {name!r} parameter of {owner} must be one of {listed}. Got {given!r} instead.")
