@@ -1,0 +1,1 @@
+"""Text as people read it: sentences, words and highlighted spans, all in code-point offsets."""
