@@ -1,1 +1,1 @@
-
+"""Readers that yield Examples, and the writer of verdicts."""

@@ -1,0 +1,55 @@
+# Everything from a fresh clone: `make demo` and `make test` set up what they need.
+# PYTHON=python3.12 chooses the interpreter; PIP_FLAGS is handed to pip (a mirror, an index of CPU builds, ...).
+
+PYTHON ?= python3
+PIP_FLAGS ?=
+# One process per core, each on one thread, is faster for tests than several threads in one process.
+WORKERS ?= auto
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4
+
+.DEFAULT_GOAL := help
+.PHONY: help install model demo test test-all lint format bench clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP)  ## Make the virtual environment, once per change of pyproject.toml or constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	touch $@
+
+model: $(STAMP)  ## Fetch and convert the embedded model into the cache, once
+	$(BIN)/groundscope models fetch smollm2-135m
+
+demo: model  ## Score real answers, print them highlighted, write report.html
+	$(BIN)/python examples/demo.py
+
+test: model  ## Run the tests that take seconds
+	$(PYTEST) -m "not slow"
+
+test-all: model  ## Run all tests
+	$(PYTEST)
+
+lint: $(STAMP)  ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(STAMP)  ## Apply the style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: model  ## Run every benchmark
+	set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:  ## Remove what the targets above made, apart from the model cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis report.html
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,5 @@
+"""``python -m groundscope``."""
+
+from groundscope.cli.main import main
+
+main()

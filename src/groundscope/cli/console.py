@@ -1,0 +1,75 @@
+"""What all commands share: where messages go, when there is colour, and how arguments name text."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from groundscope.errors import InputError
+
+EXIT_FLAGGED = 1
+EXIT_WRONG_USE = 2
+EXIT_INCOMPLETE = 3
+EXIT_INTERRUPTED = 130
+
+
+def note(message: str) -> None:
+    """Say something to the person at the terminal, in one line on standard error."""
+    print(f"groundscope: {' '.join(message.split())}", file=sys.stderr, flush=True)
+
+
+def wants_color(stream: TextIO) -> bool:
+    """Tell whether to colour what goes to a stream: only a terminal, and never where NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def read_argument(name: str, value: str) -> str:
+    """Return the text that a FILE_OR_TEXT argument stands for.
+
+    ``-`` is standard input, ``@FILE`` a file that must exist, the path of an existing file that file,
+    anything else the text itself. Files are read as UTF-8, every character kept (also line ends).
+
+    Args:
+        name: The option, for messages.
+        value: What was given.
+
+    Raises:
+        InputError: If the file cannot be read or is not UTF-8.
+    """
+    if value == "-":
+        return _decode(name, "standard input", sys.stdin.buffer.read())
+    if value.startswith("@"):
+        return _read_file(name, Path(value[1:]), "To give text that begins with '@', put it in a file.")
+    if _is_file(value):
+        return _read_file(name, Path(value), "")
+    return value
+
+
+def _is_file(value: str) -> bool:
+    try:
+        return Path(value).is_file()
+    except (OSError, ValueError):  # longer than a path may be, or holding a null character: text
+        return False
+
+
+def _read_file(name: str, path: Path, advice: str) -> str:
+    try:
+        raw = path.read_bytes()
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else exc
+        raise InputError(
+            f"The file {str(path)!r} given to {name} cannot be read: {reason}. {advice}".strip()
+        ) from exc
+    return _decode(name, repr(str(path)), raw)
+
+
+def _decode(name: str, source: str, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise InputError(
+            f"{source}, given to {name}, is not valid UTF-8: {exc.reason} at byte {exc.start}. "
+            "Convert it, for instance with: iconv -f LATIN1 -t UTF-8"
+        ) from exc

@@ -1,0 +1,259 @@
+"""``groundscope score DATA``: stream a file of records, resumable, with progress and a summary."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from groundscope._version import __version__
+from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, note, wants_color
+from groundscope.cli.score import Format, Reading, json_line
+from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records
+from groundscope.data.verdicts import (
+    VerdictWriter,
+    check_place,
+    partial_path,
+    read_verdicts,
+    recorded_run,
+    replace_text,
+    run_state,
+)
+from groundscope.errors import InputError
+
+if TYPE_CHECKING:
+    from groundscope.example import Example, Label
+    from groundscope.scope import Scope
+    from groundscope.verdict import Verdict
+
+_SCORED = ("scored", "partial")
+
+
+@dataclass
+class Tally:
+    """What became of the records of a run."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    flagged: int = 0
+    bad: list[BadRecord] = field(default_factory=list)
+
+    def add(self, outcome: str, flagged: bool | None) -> None:
+        """Count one verdict."""
+        self.outcomes[outcome] += 1
+        self.flagged += bool(flagged)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether some record could not be read or scored."""
+        return bool(self.bad) or any(outcome not in _SCORED for outcome in self.outcomes)
+
+    def exit_code(self, fail_on_flagged: bool) -> int:
+        """Return the exit code; what could not be checked outweighs what was flagged."""
+        if self.incomplete:
+            return EXIT_INCOMPLETE
+        return EXIT_FLAGGED if self.flagged and fail_on_flagged else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tally as plain JSON values."""
+        bad = [record.to_dict() for record in self.bad]
+        return {"outcomes": dict(self.outcomes), "flagged": self.flagged, "bad_lines": bad}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Tally:
+        """Read what :meth:`to_dict` wrote."""
+        bad = [BadRecord(item["line"], item["error"], item.get("id")) for item in record["bad_lines"]]
+        return cls(Counter(record["outcomes"]), record["flagged"], bad)
+
+    def __str__(self) -> str:
+        scored = sum(self.outcomes[outcome] for outcome in _SCORED)
+        parts = [f"{scored} scored", f"{self.flagged} flagged"]
+        parts += [f"{count} {name}" for name, count in sorted(self.outcomes.items()) if name != "scored"]
+        if self.bad:
+            lines = ", ".join(str(record.line) for record in self.bad[:20])
+            more = f" and {len(self.bad) - 20} more" if len(self.bad) > 20 else ""
+            parts.append(f"{len(self.bad)} not readable (line {lines}{more})")
+        return ", ".join(parts)
+
+
+@dataclass
+class FileRun:
+    """One run over a file of records.
+
+    Attributes:
+        data: The file, or ``-``.
+        output: Where verdicts go; ``None`` is standard output.
+        format: What is written.
+        reading: Model, detector and their settings.
+        limit: How many records to read at most.
+        overwrite: Whether to discard an earlier output.
+        include_context: Whether JSON repeats question and passages.
+    """
+
+    data: str
+    output: Path | None
+    format: Format
+    reading: Reading
+    limit: int | None
+    overwrite: bool
+    include_context: bool
+    tally: Tally = field(default_factory=Tally, init=False)
+    _labels: dict[str, tuple[Label, ...]] = field(default_factory=dict, init=False)
+
+    def execute(self, fail_on_flagged: bool) -> int:
+        """Score the file and return the exit code."""
+        if self.output is None:
+            self._to_stdout()
+        else:
+            check_place(self.output)
+            with _seekable(self.data) as path:
+                self._to_file(path, self.output)
+        note(f"{self.tally}.")
+        return self.tally.exit_code(fail_on_flagged)
+
+    def _to_stdout(self) -> None:
+        records = read_records(self.data)
+        first = next(records, None)
+        if first is None:
+            raise InputError(f"{self.data!r} holds no records.")
+        total = None if self.data == STDIN else count_lines(self.data)
+        scope = self.reading.load()
+        page = []
+        with self._progress(total, 0) as bar:
+            for verdict in self._verdicts(scope, itertools.chain([first], records), {}, bar):
+                if self.format == "html":
+                    page.append(verdict)
+                elif self.format == "json":
+                    print(json_line(verdict, self.include_context), flush=True)
+                else:
+                    print(self._text(verdict, wants_color(sys.stdout)), end="\n\n", flush=True)
+        if self.format == "html":
+            from groundscope.report.html import render_page
+
+            print(render_page(page, labels=self._labels))
+
+    def _to_file(self, path: Path, output: Path) -> None:
+        if output.exists() and path.samefile(output):
+            raise InputError(f"-o names the input itself ({str(output)!r}). Choose another -o.")
+        if next(read_records(path), None) is None:
+            raise InputError(f"{self.data!r} holds no records.")
+        settings = self._settings(path)
+        if not self.overwrite and run_state(output, settings) == "complete":
+            self._recall(output)
+            return
+        scope = self.reading.load()
+        writer = VerdictWriter(
+            output, settings, include_context=settings["include_context"], overwrite=self.overwrite
+        )
+        try:
+            with writer:
+                for done in writer.finished.values():
+                    self.tally.add(done.outcome, done.flagged)
+                if writer.finished:
+                    note(f"resuming {str(output)!r}: {len(writer.finished)} records are done already")
+                with self._progress(count_lines(path), len(writer.finished)) as bar:
+                    for verdict in self._verdicts(scope, read_records(path), writer.finished, bar):
+                        writer.write(verdict)
+                render = None if self.format == "json" else lambda partial: self._render(partial, output)
+                writer.finish(self.tally.to_dict(), render)
+        except KeyboardInterrupt:
+            count = sum(self.tally.outcomes.values())
+            raise KeyboardInterrupt(
+                f"interrupted; {count} finished records are in {str(partial_path(output))!r}. "
+                "Run the same command again to go on."
+            ) from None
+
+    def _verdicts(
+        self, scope: Scope, records: Iterator[Example | BadRecord], finished: Any, bar: tqdm[Any]
+    ) -> Iterator[Verdict]:
+        """Yield the verdicts of what is not finished; count everything, report what fails."""
+
+        def examples() -> Iterator[Example]:
+            for record in itertools.islice(records, self.limit):
+                if isinstance(record, BadRecord):
+                    self.tally.bad.append(record)
+                    self._tell(bar, f"{self.data}, line {record.line}: {record.error}")
+                    bar.update()
+                    continue
+                if record.labels is not None and record.id is not None and self.format != "json":
+                    self._labels[record.id] = record.labels
+                if record.id not in finished:
+                    yield record
+
+        for verdict in scope.score_many(examples()):
+            self.tally.add(verdict.outcome, verdict.flagged)
+            yield verdict
+            if verdict.outcome in ("failed", "too_long"):
+                self._tell(bar, f"record {verdict.id}: {verdict.outcome}: {verdict.message}")
+            bar.set_postfix(flagged=self.tally.flagged, bad=len(self.tally.bad), refresh=False)
+            bar.update()
+
+    def _progress(self, total: int | None, initial: int) -> tqdm[Any]:
+        if total is not None and self.limit is not None:
+            total = min(total, self.limit)
+        # On a terminal that also shows the verdicts, a bar would only get between them.
+        hidden = not sys.stderr.isatty() or (self.output is None and sys.stdout.isatty())
+        return tqdm(
+            total=total, initial=initial, disable=hidden, unit="record", file=sys.stderr, dynamic_ncols=True
+        )
+
+    @staticmethod
+    def _tell(bar: tqdm[Any], message: str) -> None:
+        with bar.external_write_mode(file=sys.stderr):
+            note(message)
+
+    def _settings(self, path: Path) -> dict[str, Any]:
+        reading = self.reading
+        return {
+            "version": __version__,
+            "model": reading.model,
+            "detector": reading.detector,
+            "threshold": reading.threshold,
+            "dtype": reading.dtype,
+            "template_sha256": None if reading.template is None else file_sha256(reading.template),
+            "long_context": reading.long_context,
+            "seed": reading.seed,
+            "input_sha256": file_sha256(path),
+            "limit": self.limit,
+            "format": self.format,
+            "include_context": self.include_context or self.format == "html",
+        }
+
+    def _recall(self, output: Path) -> None:
+        note(f"{str(output)!r} is already complete. Pass --overwrite to make it again.")
+        self.tally = Tally.from_dict(recorded_run(output)["summary"])
+
+    def _render(self, partial: Path, output: Path) -> None:
+        if self.format == "html":
+            from groundscope.report.html import write_page
+
+            write_page(output, list(read_verdicts(partial)), labels=self._labels)
+        else:
+            texts = (self._text(verdict, False) for verdict in read_verdicts(partial))
+            replace_text(output, "\n\n".join(texts) + "\n")
+
+    def _text(self, verdict: Verdict, color: bool) -> str:
+        from groundscope.report.terminal import format_verdict
+
+        return format_verdict(verdict, color=color, labels=self._labels.get(verdict.id or ""))
+
+
+@contextlib.contextmanager
+def _seekable(data: str) -> Iterator[Path]:
+    """Yield a file that can be read more than once; standard input is copied into a temporary one."""
+    if data != STDIN:
+        yield Path(data)
+        return
+    with tempfile.TemporaryDirectory(prefix="groundscope-") as folder:
+        copy = Path(folder, "stdin")
+        with copy.open("wb") as stream:
+            shutil.copyfileobj(sys.stdin.buffer, stream)
+        yield copy
