@@ -143,9 +143,8 @@ def replacing(target: Path) -> Iterator[Path]:
     Yields:
         The work folder, with an empty folder ``new`` in it.
     """
-    work = target.parent / f".{target.name}.partial"
-    if work.exists():
-        shutil.rmtree(work)
+    discard_partial(target)
+    work = _partial(target)
     try:
         (work / "new").mkdir(parents=True)
         yield work
@@ -157,6 +156,15 @@ def replacing(target: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
+def discard_partial(target: Path) -> bool:
+    """Remove what a killed run left beside ``target``; tell whether there was any. The caller holds the lock."""
+    work = _partial(target)
+    if not work.exists():
+        return False
+    shutil.rmtree(work)
+    return True
+
+
 def folder_size(folder: Path) -> int:
     """Return the bytes in the files of ``folder`` and below."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -165,6 +173,10 @@ def folder_size(folder: Path) -> int:
 def format_bytes(count: int) -> str:
     """Write a number of bytes for people, in decimal units."""
     return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _partial(target: Path) -> Path:
+    return target.parent / f".{target.name}.partial"
 
 
 def _flush(folder: Path) -> None:

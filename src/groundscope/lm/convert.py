@@ -60,14 +60,18 @@ def convert_gguf(path: Path, folder: Path) -> None:
         ModelFetchError: If the file cannot be converted; a full disk raises what the library raised.
     """
     try:
+        import torch
+
         loaded, tokenizer = load_gguf(path)
         config = loaded.config
         if hasattr(config, "quantization_config"):
             del config.quantization_config
-        # A model that came from GGUF refuses to be saved, although its weights are plain by now.
-        plain = type(loaded)(config)
-        plain.load_state_dict(loaded.state_dict(), strict=True)
-        del loaded
+        # A model that came from GGUF refuses to be saved, although its weights are plain by now: hand them,
+        # uncopied, to a fresh one.
+        with torch.device("meta"):
+            plain = type(loaded)(config)
+        plain.load_state_dict(loaded.state_dict(), strict=True, assign=True)
+        plain.tie_weights()
         tokenizer.model_max_length = config.max_position_embeddings
         with _quiet_transformers():
             plain.save_pretrained(folder)

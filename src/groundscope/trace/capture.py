@@ -1,0 +1,99 @@
+"""What is taken along while a pass runs: attention rows and residual rows of the response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from groundscope.lm.blocks import Anatomy, first_tensor, tensor_of
+from groundscope.lm.interface import AttentionCall, current_observer, observing
+from groundscope.trace.signals.attention import AttentionRows, RowGeometry
+
+
+class PassCapture:
+    """Collects, for some sequences of one batch, what the requested signals need.
+
+    Args:
+        anatomy: The model's anatomy.
+        attention: Collectors of the sequences whose attention is wanted.
+        lens: Geometry of the sequences whose residual stream is wanted.
+        with_mids: Whether the residual before the feed-forward block is wanted too.
+
+    Attributes:
+        outs: Per batch index, the layers' outputs at the predicting rows, (token, channel) each.
+        mids: Per batch index, the residuals before the feed-forward blocks.
+    """
+
+    def __init__(
+        self, anatomy: Anatomy, attention: Sequence[AttentionRows], lens: Sequence[RowGeometry], with_mids: bool
+    ) -> None:
+        self._anatomy = anatomy
+        self._attention = attention
+        self._lens = lens
+        self._with_mids = with_mids
+        self.outs: dict[int, list[Tensor]] = {g.batch: [] for g in lens}
+        self.mids: dict[int, list[Tensor]] = {g.batch: [] for g in lens}
+        self._branch: Tensor | None = None
+
+    def attention(self, call: AttentionCall) -> None:
+        """Reduce one layer's attention, sequence by sequence."""
+        if call.module in self._anatomy.attention:
+            for rows in self._attention:
+                rows.add_layer(call)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch the passes that run inside the block, in this thread or task only."""
+        with ExitStack() as stack:
+            if self._lens:
+                for index, layer in enumerate(self._anatomy.layers):
+                    self._watch_layer(stack, index, layer)
+            stack.enter_context(observing(self))
+            yield
+
+    def _watch_layer(self, stack: ExitStack, index: int, layer: nn.Module) -> None:
+        if self._with_mids:
+            mid = self._anatomy.mids[index]
+            if mid.reader is not None:
+                stack.callback(mid.reader.register_forward_pre_hook(self._on_mid, with_kwargs=True).remove)
+            elif mid.feed_forward is not None:
+                stack.callback(mid.feed_forward.register_forward_hook(self._on_branch).remove)
+        stack.callback(layer.register_forward_hook(self._on_out).remove)
+
+    def _rows(self, hidden: Tensor, g: RowGeometry) -> Tensor:
+        start = g.rows.start
+        # Copied, so that the layer's whole tensor can be freed.
+        return hidden[g.batch, start : start + g.response].clone()
+
+    def _on_mid(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        hidden = first_tensor(args, kwargs)
+        if current_observer() is not self or hidden is None:
+            return
+        for g in self._lens:
+            # Some families flatten (batch, row) before the block.
+            shaped = hidden if hidden.dim() == 3 else hidden.view(self._batch_size, -1, hidden.shape[-1])
+            self.mids[g.batch].append(self._rows(shaped, g))
+
+    def _on_branch(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        if current_observer() is self:
+            self._branch = tensor_of(output)
+
+    def _on_out(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        hidden = tensor_of(output)
+        if current_observer() is not self or hidden is None:
+            return
+        for g in self._lens:
+            out = self._rows(hidden, g)
+            self.outs[g.batch].append(out)
+            if self._branch is not None:
+                self.mids[g.batch].append(out - self._rows(self._branch.view_as(hidden), g))
+        self._branch = None
+
+    _batch_size = 1
+
+    def set_batch_size(self, size: int) -> None:
+        """Tell how many sequences the batch holds."""
+        self._batch_size = size

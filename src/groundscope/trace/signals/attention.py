@@ -1,0 +1,254 @@
+"""Signals from attention weights: the response's rows of one layer, reduced at once.
+
+Only the rows of the response queries are recomputed, a block at a time, so memory is
+O(heads x block x keys). Row j is position P-1+j: it predicts token j and is token j-1's own row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from groundscope.lm.interface import AttentionCall, attention_logits, hide, softmax_
+
+# Bytes of one block of weights: what stays in a core's cache, and what keeps a GPU busy.
+_CPU_BLOCK = 1_400_000
+_GPU_BLOCK = 64 << 20
+_AGGTRUTH = ("aggtruth_sum", "aggtruth_cosine", "aggtruth_entropy", "aggtruth_js")
+TOP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class RowGeometry:
+    """Where things are for one example of a batch; positions count from the padded sequence's start.
+
+    Attributes:
+        batch: Index in the batch.
+        offset: Padding before the first token.
+        prompt: Prompt tokens P.
+        response: Response tokens T.
+        passages: Token ranges of the passages, relative to the first token.
+        header: Where the generation header starts, relative to the first token.
+    """
+
+    batch: int
+    offset: int
+    prompt: int
+    response: int
+    passages: tuple[tuple[int, int], ...]
+    header: int
+
+    @property
+    def rows(self) -> slice:
+        """Query rows P-1 ... P+T-1 in the padded sequence."""
+        start = self.offset + self.prompt - 1
+        return slice(start, start + self.response + 1)
+
+    @property
+    def keys(self) -> slice:
+        """All keys of the example in the padded sequence."""
+        return slice(self.offset, self.offset + self.prompt + self.response)
+
+    @property
+    def context(self) -> int:
+        """Passage tokens."""
+        return sum(end - start for start, end in self.passages)
+
+
+@dataclass
+class AttentionRows:
+    """Collects, layer by layer, the attention signals of one example.
+
+    Attributes:
+        geometry: Where things are.
+        signals: Which signals to collect.
+        parts: Per signal, one (head, token) tensor per layer; for ``external_context_score`` the indices of
+            the most attended passage tokens, (token, head, k); for ``passage_attention`` (token, passage).
+        blind_layers: Layers in which some row sees not all of the passages (sliding windows).
+    """
+
+    geometry: RowGeometry
+    signals: frozenset[str]
+    parts: dict[str, list[Tensor]] = field(default_factory=dict)
+    blind_layers: int = 0
+
+    def add_layer(self, call: AttentionCall) -> None:
+        """Reduce one layer's attention of this example."""
+        g = self.geometry
+        heads = call.query.shape[1]
+        width = g.prompt + g.response
+        budget = _CPU_BLOCK if call.query.device.type == "cpu" else _GPU_BLOCK
+        step = max(8, budget // (4 * heads * width))
+        blocks: list[dict[str, Tensor]] = []
+        self.blind_layers += int(self._hides_passages(call))
+        for start in range(g.rows.start, g.rows.stop, step):
+            rows = slice(start, min(start + step, g.rows.stop))
+            logits = hide(attention_logits(call, g.batch, rows, g.keys), call, g.batch, rows, g.keys)
+            visible = self._visible(call, rows)
+            weights, logs = softmax_(logits, call.sinks)
+            blocks.append(self._reduce(weights, logs, rows.start - g.rows.start, visible))
+        for name in blocks[0]:
+            self.parts.setdefault(name, []).append(self._joined(name, [block[name] for block in blocks]))
+
+    def _joined(self, name: str, blocks: list[Tensor]) -> Tensor:
+        if name == "external_context_score":
+            return torch.cat(blocks, dim=1)[:, :-1]
+        if name == "passage_attention":
+            return torch.cat(blocks, dim=0)[1:]
+        joined = torch.cat(blocks, dim=1)
+        # Lookback ratios are of the predicting row, AggTruth's aggregations of the token's own row.
+        return joined[:, 1:] if name in _AGGTRUTH else joined[:, :-1]
+
+    def _hides_passages(self, call: AttentionCall) -> bool:
+        if call.mask is None or not self.geometry.passages:
+            return False
+        g = self.geometry
+        first = g.offset + g.passages[0][0]
+        value = call.mask[g.batch, 0, g.rows.stop - 1, first]
+        return bool(~value if value.dtype == torch.bool else value < -1e4)
+
+    def _visible(self, call: AttentionCall, rows: slice) -> Tensor | None:
+        """Boolean (1, row, key) for layers with a mask of their own; ``None`` where every earlier key is visible."""
+        if call.mask is None:
+            return None
+        mask = call.mask[self.geometry.batch, :1, rows, self.geometry.keys]
+        return mask if mask.dtype == torch.bool else mask > -1e4
+
+    def _reduce(self, weights: Tensor, logs: Tensor, first_row: int, visible: Tensor | None) -> dict[str, Tensor]:
+        """Reduce weights and their logarithms, (head, row, key), to the requested signals."""
+        out: dict[str, Tensor] = {}
+        if "lookback_ratio" in self.signals:
+            context = weights[..., : self.geometry.header]
+            out["lookback_ratio"] = self._lookback(context, weights, first_row, visible)
+        if not self.signals - {"lookback_ratio"}:
+            return out
+        passage = _columns(weights, self.geometry.passages)  # (head, row, passage token)
+        if "lookback_ratio_passages" in self.signals:
+            out["lookback_ratio_passages"] = self._lookback(passage, weights, first_row, visible, passages=True)
+        if "passage_attention" in self.signals:
+            sums = [weights[..., start:end].sum(-1).mean(0) for start, end in self.geometry.passages]
+            out["passage_attention"] = torch.stack(sums, dim=-1) if sums else weights.new_zeros(weights.shape[1], 0)
+        if "external_context_score" in self.signals:
+            out["external_context_score"] = _most_attended(passage)
+        wanted = self.signals.intersection(_AGGTRUTH)
+        if wanted:
+            out.update(aggregate_passages(passage, _columns(logs, self.geometry.passages), wanted))
+        return out
+
+    def _lookback(
+        self, context: Tensor, weights: Tensor, first_row: int, visible: Tensor | None, passages: bool = False
+    ) -> Tensor:
+        """Mean over visible context keys / (that + mean over header and new tokens up to the query)."""
+        g = self.geometry
+        new = weights[..., g.header :].sum(-1)
+        total = context.sum(-1)
+        rows = torch.arange(first_row, first_row + weights.shape[1], device=weights.device)
+        if visible is None:
+            count = torch.full_like(rows, context.shape[-1])
+            new_count = g.prompt - g.header + rows
+        else:
+            seen = _columns(visible, g.passages) if passages else visible[..., : g.header]
+            count = seen[0].sum(-1)
+            new_count = visible[0, :, g.header :].sum(-1)
+        mean = total / count.clamp(min=1)
+        new_mean = new / new_count.clamp(min=1)
+        # Before the first new token there is nothing to look at but the context: the ratio is 1.
+        ratio = torch.where(mean + new_mean > 0, mean / (mean + new_mean), torch.zeros_like(mean))
+        return torch.where((new_count == 0) & (count > 0), torch.ones_like(ratio), ratio)
+
+
+def _columns(values: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
+    if len(ranges) == 1:
+        return values[..., ranges[0][0] : ranges[0][1]]
+    if not ranges:
+        return values[..., :0]
+    return torch.cat([values[..., start:end] for start, end in ranges], dim=-1)
+
+
+def _most_attended(passage: Tensor) -> Tensor:
+    """Indices of the top tenth (at least one) of the passage tokens, (head, row, k)."""
+    length = passage.shape[-1]
+    if length == 0:
+        return torch.zeros(*passage.shape[:-1], 0, dtype=torch.int16, device=passage.device)
+    k = max(1, math.floor(TOP_SHARE * length))
+    index = passage.topk(k, dim=-1, sorted=False).indices
+    return index.to(torch.int16 if length <= torch.iinfo(torch.int16).max else torch.int32)
+
+
+def aggregate_passages(passage: Tensor, logs: Tensor, wanted: frozenset[str] | set[str]) -> dict[str, Tensor]:
+    """AggTruth's aggregations of one layer.
+
+    Args:
+        passage: (head, row, passage token) attention weights on the passages, not renormalised.
+        logs: Their logarithms, finite.
+        wanted: Names of the aggregations.
+
+    Returns:
+        Per name a (head, row) tensor.
+    """
+    out: dict[str, Tensor] = {}
+    total = passage.sum(-1)
+    if "aggtruth_sum" in wanted:
+        out["aggtruth_sum"] = total
+    # What the head spends elsewhere; rounding may push the sum over one.
+    residual = (1 - total).clamp_(min=0)
+    if "aggtruth_entropy" in wanted:
+        nats = -(passage * logs).sum(-1) - torch.xlogy(residual, residual)
+        out["aggtruth_entropy"] = nats.clamp_(min=0) / math.log(2)
+    if "aggtruth_cosine" in wanted:
+        out["aggtruth_cosine"] = _mean_cosine(passage)
+    if "aggtruth_js" in wanted:
+        squared = _mid_divergence(passage, passage.mean(0, keepdim=True)).sum(-1)
+        squared += _mid_divergence(residual, residual.mean(0, keepdim=True))
+        out["aggtruth_js"] = squared.clamp_(min=0).sqrt()
+    return out
+
+
+def _mean_cosine(passage: Tensor) -> Tensor:
+    """Mean cosine of each head with the others: one product with the sum of all unit vectors."""
+    heads = passage.shape[0]
+    if heads == 1:
+        return torch.zeros(passage.shape[:-1], dtype=passage.dtype, device=passage.device)
+    norm = passage.square().sum(-1).sqrt_()
+    inverse = torch.where(norm > 0, 1 / norm, torch.zeros_like(norm))
+    together = (passage * inverse.unsqueeze(-1)).sum(0)  # (row, passage token)
+    cosine = (passage * together).sum(-1) * inverse
+    return (cosine - (norm > 0).to(cosine.dtype)) / (heads - 1)
+
+
+def _mid_divergence(p: Tensor, q: Tensor) -> Tensor:
+    """Each element's share of JSD(p, q) in nats.
+
+    With m = (p+q)/2 and d = (p-q)/(p+q) the share is m/2 * ((1+d) log(1+d) + (1-d) log(1-d)): never negative,
+    so nothing cancels between elements, and finite where one of the two is zero.
+    """
+    both = p + q
+    d = (p - q).div_(both + torch.finfo(both.dtype).tiny)
+    edge = 1 - torch.finfo(both.dtype).eps
+    d.clamp_(-edge, edge)
+    up, down = torch.log1p(d), torch.log1p(-d)
+    share = (up + down).addcmul_(d, up.sub_(down))
+    return share.mul_(both).div_(4)
+
+
+def context_scores(index: Tensor, context: Tensor, states: Tensor) -> Tensor:
+    """External context score of one layer.
+
+    Args:
+        index: (head, token, k) most attended passage tokens.
+        context: (passage token, channel) final-normed last states of the passages.
+        states: (token, channel) final-normed last states of the predicting rows.
+
+    Returns:
+        (head, token) cosines; 0 where there is no passage.
+    """
+    heads, tokens, k = index.shape
+    if k == 0:
+        return torch.zeros(heads, tokens, dtype=states.dtype, device=states.device)
+    bags = index.reshape(-1, k).int()
+    mean = torch.nn.functional.embedding_bag(bags, context, mode="mean").view(heads, tokens, -1)
+    return torch.nn.functional.cosine_similarity(mean, states[None], dim=-1)

@@ -1,0 +1,122 @@
+"""Signals from the output distribution, with the passages and with a random document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from groundscope.lm.blocks import Unembedding
+
+# Bytes of logits held at once; large enough for one efficient product with the output matrix.
+_LOGIT_BYTES = 64 << 20
+
+
+def row_blocks(rows: int, vocabulary: int) -> Iterator[slice]:
+    """Cut rows so that one block of logits stays within bounds."""
+    step = max(1, _LOGIT_BYTES // (4 * vocabulary))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+def log_softmax_(logits: Tensor) -> Tensor:
+    """Log probabilities over the last axis, in place, a cache-sized part at a time."""
+    for part in cache_blocks(logits):
+        part.sub_(part.logsumexp(-1, keepdim=True))
+    return logits
+
+
+def cache_blocks(values: Tensor) -> tuple[Tensor, ...]:
+    """Cut (row, vocabulary) into row blocks that stay in a CPU's cache; one block elsewhere."""
+    if values.device.type != "cpu":
+        return (values,)
+    return values.split(max(1, 1_400_000 // (4 * max(1, values.shape[-1]))))
+
+
+def entropy(logs: Tensor) -> Tensor:
+    """Entropy in nats of log probabilities, (row, vocabulary) -> (row,)."""
+    return torch.cat([-(part.exp() * part).sum(-1) for part in cache_blocks(logs)]).clamp_(min=0)
+
+
+def output_signals(unembedding: Unembedding, normed: Tensor, targets: Tensor, wanted: frozenset[str]) -> dict[str, Tensor]:
+    """Signals of the output distribution.
+
+    Args:
+        unembedding: Turns normed states into logits.
+        normed: (token, channel) final-normed last states of the predicting rows.
+        targets: (token,) response ids.
+        wanted: Names among ``token_logprob``, ``token_entropy``, ``token_energy``.
+
+    Returns:
+        Per name a (token,) tensor.
+    """
+    blocks: dict[str, list[Tensor]] = {name: [] for name in wanted}
+    for rows in row_blocks(len(normed), vocabulary_of(unembedding, normed)):
+        logits = unembedding.logits(normed[rows])
+        total = logits.logsumexp(-1)
+        if "token_energy" in wanted:
+            blocks["token_energy"].append(-total)
+        if "token_logprob" in wanted:
+            blocks["token_logprob"].append(logits.gather(-1, targets[rows, None]).squeeze(-1) - total)
+        if "token_entropy" in wanted:
+            blocks["token_entropy"].append(entropy(logits.sub_(total[:, None])))
+    return {name: torch.cat(parts) for name, parts in blocks.items()}
+
+
+def contrast_signals(
+    unembedding: Unembedding,
+    normed: Tensor,
+    contrast: Tensor,
+    targets: Tensor,
+    wanted: frozenset[str],
+    embeddings: Tensor,
+    norms: Tensor,
+) -> dict[str, Tensor]:
+    """Signals that compare the output distribution with the one under a random document.
+
+    The squared MMD under the cosine kernel over the whole vocabulary is half the squared norm of
+    (P - Q) E with unit-norm input embeddings E (LUMINA's eq. 4 in closed form), in [0, 2].
+
+    Args:
+        unembedding: Turns normed states into logits.
+        normed: (token, channel) states under the passages.
+        contrast: (token, channel) states under the random document.
+        targets: (token,) response ids.
+        wanted: Names among ``mmd``, ``token_logprob_contrast``.
+        embeddings: (vocabulary, channel) input embeddings.
+        norms: (vocabulary,) their norms.
+
+    Returns:
+        Per name a (token,) tensor.
+    """
+    blocks: dict[str, list[Tensor]] = {name: [] for name in wanted}
+    for rows in row_blocks(len(normed), 2 * vocabulary_of(unembedding, normed)):
+        other = log_softmax_(unembedding.logits(contrast[rows]))
+        if "token_logprob_contrast" in wanted:
+            blocks["token_logprob_contrast"].append(other.gather(-1, targets[rows, None]).squeeze(-1))
+        if "mmd" in wanted:
+            shift = log_softmax_(unembedding.logits(normed[rows])).exp_()
+            shift.sub_(other.exp_())
+            # Output rows beyond the embedding matrix (padded vocabularies) have no embedding.
+            size = min(shift.shape[-1], len(norms))
+            moved = _project(shift[:, :size] / norms[:size], embeddings[:size])
+            blocks["mmd"].append(moved.square().sum(-1) / 2)
+    return {name: torch.cat(parts) for name, parts in blocks.items()}
+
+
+def _project(weights: Tensor, embeddings: Tensor) -> Tensor:
+    """(row, vocabulary) x (vocabulary, channel) in the precision of the weights, whatever the embeddings' is."""
+    if embeddings.dtype == weights.dtype:
+        return weights @ embeddings
+    out = weights.new_zeros(weights.shape[0], embeddings.shape[1])
+    for start in range(0, embeddings.shape[0], 16384):
+        part = slice(start, start + 16384)
+        out.addmm_(weights[:, part], embeddings[part].to(weights.dtype))
+    return out
+
+
+def vocabulary_of(unembedding: Unembedding, normed: Tensor) -> int:
+    """Return the number of logits per row."""
+    weight = getattr(unembedding.head, "weight", None)
+    return int(weight.shape[0]) if isinstance(weight, Tensor) else int(unembedding.logits(normed[:1]).shape[-1])
