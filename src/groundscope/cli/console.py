@@ -1,11 +1,9 @@
-"""What all commands share: where messages go, when there is colour, and how arguments name text."""
+"""What all commands share: where messages go and how arguments name text."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from typing import TextIO
 
 from groundscope.errors import InputError
 
@@ -18,11 +16,6 @@ EXIT_INTERRUPTED = 130
 def note(message: str) -> None:
     """Say something to the person at the terminal, in one line on standard error."""
     print(f"groundscope: {' '.join(message.split())}", file=sys.stderr, flush=True)
-
-
-def wants_color(stream: TextIO) -> bool:
-    """Tell whether to colour what goes to a stream: only a terminal, and never where NO_COLOR is set."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def read_argument(name: str, value: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument, wants_color
+from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
 from groundscope.data.verdicts import check_place, replace_text
 from groundscope.errors import InputError
 from groundscope.lm.catalog import DEFAULT_MODEL
@@ -176,7 +175,7 @@ def _show(verdict: Verdict, wanted: Format, output: Path | None, include_context
     else:
         from groundscope.report.terminal import format_verdict
 
-        text = format_verdict(verdict, color=output is None and wants_color(sys.stdout))
+        text = format_verdict(verdict, color=None if output is None else False)
     if output is None:
         print(text)
     else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from groundscope._version import __version__
-from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, note, wants_color
+from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, note
 from groundscope.cli.score import Format, Reading, json_line
 from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records
 from groundscope.data.verdicts import (
@@ -134,7 +134,7 @@ class FileRun:
                 elif self.format == "json":
                     print(json_line(verdict, self.include_context), flush=True)
                 else:
-                    print(self._text(verdict, wants_color(sys.stdout)), end="\n\n", flush=True)
+                    print(self._text(verdict, None), end="\n\n", flush=True)
         if self.format == "html":
             from groundscope.report.html import render_page
 
@@ -240,7 +240,7 @@ class FileRun:
             texts = (self._text(verdict, False) for verdict in read_verdicts(partial))
             replace_text(output, "\n\n".join(texts) + "\n")
 
-    def _text(self, verdict: Verdict, color: bool) -> str:
+    def _text(self, verdict: Verdict, color: bool | None) -> str:
         from groundscope.report.terminal import format_verdict
 
         return format_verdict(verdict, color=color, labels=self._labels.get(verdict.id or ""))
