@@ -43,7 +43,20 @@ def test_one_short_example_takes_less_than_eight_seconds():
     assert taken < 8
 
 
-def test_standard_input_and_a_closed_pipe():
+def test_reader_that_goes_away_is_not_a_verdict(tmp_path):
+    (tmp_path / "data.jsonl").write_text(lines(6))
+    command = [*COMMAND, "data.jsonl", "--format", "json", "--batch-size", "1"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert json.loads(process.stdout.readline())["id"] == "r0"
+    process.stdout.close()
+    assert process.wait(120) == 141
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_standard_input():
     done = subprocess.run(
         [*COMMAND, "-", "--format", "json"],
         input=lines(2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from typer.core import TyperGroup
 
 from groundscope._version import __version__
 from groundscope.cli import detectors, doctor, models, score
-from groundscope.cli.console import EXIT_INTERRUPTED, EXIT_WRONG_USE, note
+from groundscope.cli.console import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_WRONG_USE, note
 from groundscope.errors import GroundscopeError
 
 
@@ -29,6 +30,10 @@ class _Group(TyperGroup):
         except KeyboardInterrupt as exc:
             note(str(exc) or "interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from exc
+        except BrokenPipeError as exc:
+            # Whoever read us has enough (`| head`). Python's own flush at exit must not fail on it again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(EXIT_CLOSED_PIPE) from exc
 
 
 app = typer.Typer(
@@ -66,7 +71,8 @@ def main() -> None:
     """Run the command line (the ``groundscope`` script).
 
     Exits with 0 for success, 2 for wrong use, input that is refused or a missing prerequisite, 130 after
-    Ctrl-C; ``groundscope score --help`` lists the codes of ``score``.
+    Ctrl-C, 141 if the reader of its output went away. ``groundscope score --help`` lists the codes of
+    ``score``.
     """
     # Results leave as UTF-8, whatever the locale; a terminal that lacks a character must not end the run.
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -23,7 +23,7 @@ _SUFFIXES: dict[str, Format] = {".html": "html", ".htm": "html", ".txt": "text"}
 EPILOG = (
     "Exit codes. 0: done. 1: flagged as unsupported (one example; a file only with --fail-on-flagged; never "
     "with --exit-zero). 2: wrong use, refused input or something missing. 3: a record could not be read or "
-    "scored. 130: interrupted."
+    "scored. 130: interrupted. 141: the reader of the output went away."
 )
 
 

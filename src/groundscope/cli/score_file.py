@@ -126,7 +126,7 @@ class FileRun:
             raise InputError(f"{self.data!r} holds no records.")
         total = None if self.data == STDIN else count_lines(self.data)
         scope = self.reading.load()
-        page = []
+        page: list[Verdict] = []
         with self._progress(total, 0) as bar:
             for verdict in self._verdicts(scope, itertools.chain([first], records), {}, bar):
                 if self.format == "html":
@@ -138,7 +138,7 @@ class FileRun:
         if self.format == "html":
             from groundscope.report.html import render_page
 
-            print(render_page(page, labels=self._labels))
+            print(render_page(page, labels=self._page_labels(page)))
 
     def _to_file(self, path: Path, output: Path) -> None:
         if output.exists() and path.samefile(output):
@@ -235,10 +235,14 @@ class FileRun:
         if self.format == "html":
             from groundscope.report.html import write_page
 
-            write_page(output, list(read_verdicts(partial)), labels=self._labels)
+            page = list(read_verdicts(partial))
+            write_page(output, page, labels=self._page_labels(page))
         else:
             texts = (self._text(verdict, False) for verdict in read_verdicts(partial))
             replace_text(output, "\n\n".join(texts) + "\n")
+
+    def _page_labels(self, page: list[Verdict]) -> list[tuple[Label, ...] | None]:
+        return [self._labels.get(verdict.id or "") for verdict in page]
 
     def _text(self, verdict: Verdict, color: bool | None) -> str:
         from groundscope.report.terminal import format_verdict
