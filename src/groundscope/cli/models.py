@@ -93,16 +93,12 @@ def _text(state: EmbeddedStatus) -> str:
 
     model = state.model
     default = " (default)" if model.name == DEFAULT_MODEL else ""
-    facts = (
-        f"{model.title}, {model.licence}, {model.layers} layers x {model.heads} heads, {model.context} tokens"
-    )
+    shape = f"{model.layers} layers x {model.heads} heads, {model.context} tokens"
     if state.cached:
         where = f"cached in {state.path}, {format_bytes(state.size)}"
     elif state.path.exists():
         where = f"damaged in {state.path}: {state.problem}; the next use builds it again"
     else:
         size = format_bytes(model.download_bytes)
-        where = (
-            f"not cached; fetched at first use ({size}), or now by `groundscope models fetch {model.name}`"
-        )
-    return f"{model.name}{default}\n  {facts}\n  {where}"
+        where = f"not cached; fetched at first use ({size}) or by `groundscope models fetch {model.name}`"
+    return f"{model.name}{default}\n  {model.title}, {model.licence}, {shape}\n  {where}"

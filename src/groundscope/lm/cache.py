@@ -157,7 +157,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def discard_partial(target: Path) -> bool:
-    """Remove what a killed run left beside ``target``; tell whether there was any. The caller holds the lock."""
+    """Remove what a killed run left beside ``target`` (under its lock); tell whether there was any."""
     work = _partial(target)
     if not work.exists():
         return False

