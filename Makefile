@@ -1,7 +1,9 @@
 # Everything from a fresh clone: `make demo` and `make test` set up what they need.
 # PYTHON=python3.12 chooses the interpreter; PIP_FLAGS is handed to pip (a mirror, an index of CPU builds, ...).
 
-PYTHON ?= python3
+# The pinned versions need Python 3.11: the first of these that is new enough.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 PIP_FLAGS ?=
 # One process per core, each on one thread, is faster for tests than several threads in one process.
 WORKERS ?= auto
@@ -20,7 +22,7 @@ help:  ## Show this list
 install: $(STAMP)  ## Make the virtual environment, once per change of pyproject.toml or constraints.txt
 
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=...")'
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.12" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
