@@ -162,7 +162,9 @@ class Verdict:
             )
         values = {key: value for key, value in record.items() if key != "schema_version"}
         try:
-            values["threshold"] = None if values.get("threshold") is None else Threshold(**values["threshold"])
+            values["threshold"] = (
+                None if values.get("threshold") is None else Threshold(**values["threshold"])
+            )
             values["tokens"] = tuple(TokenScore(**item) for item in values.get("tokens", ()))
             values["spans"] = tuple(
                 Span(**{**item, "evidence": tuple(Evidence(**e) for e in item.get("evidence", ()))})
@@ -182,7 +184,9 @@ class Verdict:
         return render_page([self])
 
     def _repr_html_(self) -> str:
-        return self.to_html()
+        from groundscope.report.html import notebook_frame
+
+        return notebook_frame(self)
 
     def __str__(self) -> str:
         from groundscope.report.terminal import format_verdict

@@ -122,13 +122,14 @@ def _labels_by_position(labels: VerdictLabels | None, count: int) -> dict[int, S
         unknown = [index for index in labels if index not in range(count)]
         if unknown:
             raise InputError(
-                f"Labels are given by the position of their verdict, 0 to {count - 1}. Got {unknown[0]!r} instead."
+                f"Labels are given by the position of their verdict, from 0 and below {count}. "
+                f"Got {unknown[0]!r} instead."
             )
         pairs = list(labels.items())
     else:
         if len(labels) != count:
             raise InputError(
-                f"There must be one entry of labels per verdict (None if nobody labelled it). "
+                "There must be one entry of labels per verdict (None if nobody labelled it). "
                 f"Got {len(labels)} entries for {count} verdicts."
             )
         pairs = list(enumerate(labels))
@@ -175,7 +176,9 @@ def _drawn(segment: Segment, scale: Scale) -> dict[str, str]:
     classes, notes = [], []
     score = segment.score
     if score is not None:
-        classes.append(f"h{round(_COLOUR_STEPS * scale.level(score))}")
+        # The space that tokenizers put before a word would make the colour start too early.
+        if segment.span is not None or not segment.text.isspace():
+            classes.append(f"h{int(_COLOUR_STEPS * scale.level(score))}")
         notes.append("score " + ", ".join(number(token.score) for token in segment.tokens))
         if len(segment.tokens) > 1:
             notes.append(f"mean {number(score)} of {len(segment.tokens)} tokens")

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+from sample_verdicts import flagged, not_scored
+
+from groundscope.report.wording import comparison, excerpt, headline
+from groundscope.verdict import OUTCOMES
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("mark", [True, False, None])
+def test_only_a_fully_scored_unflagged_response_is_called_clean(outcome: str, mark: bool | None) -> None:
+    kind = headline(flagged(outcome=outcome, flagged=mark)).kind
+    assert (kind == "clean") == (outcome == "scored" and mark is False)
+    if kind == "flagged":
+        assert mark
+        assert outcome in ("scored", "partial")
+
+
+def test_the_score_is_compared_with_its_threshold() -> None:
+    assert comparison(flagged()) == "score 1.75 >= threshold 1"
+    assert comparison(flagged(score=-0.5)) == "score -0.5 < threshold 1"
+    assert comparison(flagged(threshold=None)) == "score 1.75"
+    assert comparison(not_scored("failed")) == "no score"
+
+
+def test_excerpts_are_one_line_within_the_limit() -> None:
+    assert excerpt("a\n b\t c", 10) == "a b c"
+    assert excerpt("abcdefghijk", 10) == "abcdefg..."
+    assert excerpt("", 10) == ""
