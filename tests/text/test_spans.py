@@ -90,6 +90,10 @@ def test_an_unscored_gap_is_not_bridged() -> None:
     assert found("one two three", [2, NAN, 2]) == [("one", 2), ("three", 2)]
     text = "one two three"
     assert find_spans(text, [(0, 3), (8, 13)], np.array([2.0, 2.0]), 1) == [(0, 3, 2.0), (8, 13, 2.0)]
+    half_scored = [(0, 3), (3, 5), (5, 7), (7, 13)]
+    apart = [(0, 3, 2.0), (8, 13, 2.0)]
+    assert find_spans(text, half_scored, np.array([2.0, 0.0, NAN, 2.0]), 1) == apart
+    assert find_spans(text, half_scored, np.array([2.0, 0.0, 0.0, 2.0]), 1) == [(0, 13, 1.0)]
 
 
 def test_punctuation_at_the_ends_is_trimmed() -> None:
