@@ -94,9 +94,7 @@ class Example:
         if not isinstance(record, Mapping):
             raise InputError(f"A record must be a JSON object. Got {type(record).__name__} instead.")
         if "response" not in record:
-            raise InputError(
-                f"A record needs the field 'response'. Got the fields {sorted(map(str, record))} instead."
-            )
+            raise InputError(f"A record needs the field 'response'. Got the fields {sorted(map(str, record))} instead.")
         if "context" in record and "passages" in record:
             raise InputError("A record has either 'context' or 'passages'. Got both; remove one.")
         context = record.get("context", record.get("passages"))
@@ -146,9 +144,7 @@ def _as_passages(passages: object) -> tuple[str, ...]:
     if isinstance(passages, str):
         passages = (passages,)
     if not isinstance(passages, Sequence):
-        raise InputError(
-            f"The passages must be a string or a list of strings. Got {type(passages).__name__} instead."
-        )
+        raise InputError(f"The passages must be a string or a list of strings. Got {type(passages).__name__} instead.")
     for index, passage in enumerate(passages):
         check_text(f"passages[{index}]", passage)
     return tuple(passages)

@@ -162,9 +162,7 @@ class Verdict:
             )
         values = {key: value for key, value in record.items() if key != "schema_version"}
         try:
-            values["threshold"] = (
-                None if values.get("threshold") is None else Threshold(**values["threshold"])
-            )
+            values["threshold"] = None if values.get("threshold") is None else Threshold(**values["threshold"])
             values["tokens"] = tuple(TokenScore(**item) for item in values.get("tokens", ()))
             values["spans"] = tuple(
                 Span(**{**item, "evidence": tuple(Evidence(**e) for e in item.get("evidence", ()))})

@@ -10,6 +10,7 @@ from groundscope.errors import InputError
 EXIT_FLAGGED = 1
 EXIT_WRONG_USE = 2
 EXIT_INCOMPLETE = 3
+EXIT_FAULT = 70
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 
@@ -53,9 +54,7 @@ def _read_file(name: str, path: Path, advice: str) -> str:
         raw = path.read_bytes()
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else exc
-        raise InputError(
-            f"The file {str(path)!r} given to {name} cannot be read: {reason}. {advice}".strip()
-        ) from exc
+        raise InputError(f"The file {str(path)!r} given to {name} cannot be read: {reason}. {advice}".strip()) from exc
     return _decode(name, repr(str(path)), raw)
 
 

@@ -31,10 +31,6 @@ def detectors(
         table.add_column(heading, overflow="fold", no_wrap=heading == "name")
     for info in infos:
         training = "needed" if info.needs_training else "none"
-        table.add_row(
-            info.name, info.summary, ", ".join(info.signals), training, info.aggregation, info.reference
-        )
+        table.add_row(info.name, info.summary, ", ".join(info.signals), training, info.aggregation, info.reference)
     # A pipe has no width to fit: one line per detector, for grep.
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, markup=False, highlight=False).print(
-        table
-    )
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 400, markup=False, highlight=False).print(table)

@@ -19,9 +19,7 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "sci
 
 
 def doctor(
-    model: Annotated[
-        str | None, typer.Option(help="Also load this model and say which signals it can yield.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Also load this model and say which signals it can yield.")] = None,
     format: Annotated[  # noqa: A002
         Literal["text", "json"], typer.Option("--format", help="How to print the report.")
     ] = "text",

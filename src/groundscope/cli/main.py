@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from groundscope._version import __version__
 from groundscope.cli import detectors, doctor, models, score
-from groundscope.cli.console import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED, EXIT_WRONG_USE, note
+from groundscope.cli.console import EXIT_CLOSED_PIPE, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_WRONG_USE, note
 from groundscope.errors import GroundscopeError
 
 
@@ -70,8 +70,8 @@ app.add_typer(models.app, name="models")
 def main() -> None:
     """Run the command line (the ``groundscope`` script).
 
-    Exits with 0 for success, 2 for wrong use, input that is refused or a missing prerequisite, 130 after
-    Ctrl-C, 141 if the reader of its output went away. ``groundscope score --help`` lists the codes of
+    Exits with 0 for success, 2 for wrong use, input that is refused or a missing prerequisite, 70 with a
+    traceback for a fault of ours, 130 after Ctrl-C, 141 if the reader of its output went away. ``groundscope score --help`` lists the codes of
     ``score``.
     """
     # Results leave as UTF-8, whatever the locale; a terminal that lacks a character must not end the run.
@@ -80,4 +80,8 @@ def main() -> None:
             sys.stdout.reconfigure(errors="replace")
         else:
             sys.stdout.reconfigure(encoding="utf-8", errors="strict")
-    app(prog_name="groundscope")
+    try:
+        app(prog_name="groundscope")
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        sys.exit(EXIT_FAULT)  # Python's own choice, 1, would read as a verdict

@@ -23,7 +23,7 @@ _SUFFIXES: dict[str, Format] = {".html": "html", ".htm": "html", ".txt": "text"}
 EPILOG = (
     "Exit codes. 0: done. 1: flagged as unsupported (one example; a file only with --fail-on-flagged; never "
     "with --exit-zero). 2: wrong use, refused input or something missing. 3: a record could not be read or "
-    "scored. 130: interrupted. 141: the reader of the output went away."
+    "scored. 70: a fault of groundscope's own, with a traceback. 130: interrupted. 141: the reader of the output went away."
 )
 
 
@@ -62,13 +62,9 @@ class Reading:
 def score(
     data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="DATA", help="JSON Lines, plain or gzip, one record per line; '-' reads stdin."
-        ),
+        typer.Argument(metavar="DATA", help="JSON Lines, plain or gzip, one record per line; '-' reads stdin."),
     ] = None,
-    question: Annotated[
-        str | None, typer.Option(help="The question; may be left out.", metavar="TEXT")
-    ] = None,
+    question: Annotated[str | None, typer.Option(help="The question; may be left out.", metavar="TEXT")] = None,
     passage: Annotated[
         list[str] | None, typer.Option(help="A passage; repeat for more than one.", metavar="FILE_OR_TEXT")
     ] = None,
@@ -85,12 +81,8 @@ def score(
         Format | None, typer.Option(help="Default: text; with -o by its extension, otherwise json.")
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="Flag responses that score at least this.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")
-    ] = None,
-    dtype: Annotated[
-        Literal["auto", "float32", "bfloat16", "float16"], typer.Option(help="Precision.")
-    ] = "auto",
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
+    dtype: Annotated[Literal["auto", "float32", "bfloat16", "float16"], typer.Option(help="Precision.")] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Examples read at once.")] = 8,
     template: Annotated[
         Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
@@ -100,9 +92,7 @@ def score(
     ] = "refuse",
     seed: Annotated[int, typer.Option(help="Decides which random document is drawn.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records of DATA.")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Discard an earlier output and start again.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard an earlier output and start again.")] = False,
     include_context: Annotated[
         bool,
         typer.Option("--include-context/--no-include-context", help="Repeat question and passages in JSON."),
@@ -130,9 +120,7 @@ def score(
         run = FileRun(data, output, wanted, reading, limit, overwrite, include_context)
         raise typer.Exit(run.execute(fail_on_flagged is True))
     if response is None or not passage:
-        raise InputError(
-            "Give a DATA file, or --response and at least one --passage. See 'groundscope score --help'."
-        )
+        raise InputError("Give a DATA file, or --response and at least one --passage. See 'groundscope score --help'.")
     if limit is not None:
         raise InputError("--limit goes with a DATA file. Got a single example.")
     if [*passage, response, question].count("-") > 1:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from groundscope.scope import Scope
     from groundscope.verdict import Verdict
 
+# Random documents are drawn from the contexts of the first so many records: the draw must not depend on
+# where a run was interrupted.
+_OTHERS = 256
 _SCORED = ("scored", "partial")
 
 
@@ -124,11 +127,13 @@ class FileRun:
         first = next(records, None)
         if first is None:
             raise InputError(f"{self.data!r} holds no records.")
-        total = None if self.data == STDIN else count_lines(self.data)
+        others, total = None, None
+        if self.data != STDIN:
+            others, total = self._others(self.data), count_lines(self.data)
         scope = self.reading.load()
         page: list[Verdict] = []
         with self._progress(total, 0) as bar:
-            for verdict in self._verdicts(scope, itertools.chain([first], records), {}, bar):
+            for verdict in self._verdicts(scope, itertools.chain([first], records), others, {}, bar):
                 if self.format == "html":
                     page.append(verdict)
                 elif self.format == "json":
@@ -150,9 +155,7 @@ class FileRun:
             self._recall(output)
             return
         scope = self.reading.load()
-        writer = VerdictWriter(
-            output, settings, include_context=settings["include_context"], overwrite=self.overwrite
-        )
+        writer = VerdictWriter(output, settings, include_context=settings["include_context"], overwrite=self.overwrite)
         try:
             with writer:
                 for done in writer.finished.values():
@@ -160,7 +163,7 @@ class FileRun:
                 if writer.finished:
                     note(f"resuming {str(output)!r}: {len(writer.finished)} records are done already")
                 with self._progress(count_lines(path), len(writer.finished)) as bar:
-                    for verdict in self._verdicts(scope, read_records(path), writer.finished, bar):
+                    for verdict in self._verdicts(scope, read_records(path), self._others(path), writer.finished, bar):
                         writer.write(verdict)
                 render = None if self.format == "json" else lambda partial: self._render(partial, output)
                 writer.finish(self.tally.to_dict(), render)
@@ -172,7 +175,12 @@ class FileRun:
             ) from None
 
     def _verdicts(
-        self, scope: Scope, records: Iterator[Example | BadRecord], finished: Any, bar: tqdm[Any]
+        self,
+        scope: Scope,
+        records: Iterator[Example | BadRecord],
+        others: list[Example] | None,
+        finished: Container[str],
+        bar: tqdm[Any],
     ) -> Iterator[Verdict]:
         """Yield the verdicts of what is not finished; count everything, report what fails."""
 
@@ -185,10 +193,10 @@ class FileRun:
                     continue
                 if record.labels is not None and record.id is not None and self.format != "json":
                     self._labels[record.id] = record.labels
-                if record.id not in finished:
+                if (record.id or "") not in finished:
                     yield record
 
-        for verdict in scope.score_many(examples()):
+        for verdict in scope.score_many(examples(), others=others):
             self.tally.add(verdict.outcome, verdict.flagged)
             yield verdict
             if verdict.outcome in ("failed", "too_long"):
@@ -196,14 +204,16 @@ class FileRun:
             bar.set_postfix(flagged=self.tally.flagged, bad=len(self.tally.bad), refresh=False)
             bar.update()
 
+    def _others(self, path: str | Path) -> list[Example]:
+        first = itertools.islice(read_records(path), min(_OTHERS, self.limit or _OTHERS))
+        return [record for record in first if not isinstance(record, BadRecord)]
+
     def _progress(self, total: int | None, initial: int) -> tqdm[Any]:
         if total is not None and self.limit is not None:
             total = min(total, self.limit)
         # On a terminal that also shows the verdicts, a bar would only get between them.
         hidden = not sys.stderr.isatty() or (self.output is None and sys.stdout.isatty())
-        return tqdm(
-            total=total, initial=initial, disable=hidden, unit="record", file=sys.stderr, dynamic_ncols=True
-        )
+        return tqdm(total=total, initial=initial, disable=hidden, unit="record", file=sys.stderr, dynamic_ncols=True)
 
     @staticmethod
     def _tell(bar: tqdm[Any], message: str) -> None:

@@ -109,9 +109,7 @@ def run_state(path: str | Path, settings: Mapping[str, Any]) -> RunState:
         return state
     there = recorded_run(path).get("settings")
     if not isinstance(there, dict):
-        raise InputError(
-            f"{str(path)!r} exists, and no {run_path(path).name} tells how it was made. {_START_AGAIN}"
-        )
+        raise InputError(f"{str(path)!r} exists, and no {run_path(path).name} tells how it was made. {_START_AGAIN}")
     other = [
         f"{name} was {there.get(name)!r}, is {settings.get(name)!r}"
         for name in sorted({*there, *settings})
@@ -175,9 +173,7 @@ class VerdictWriter:
         try:
             self._lock.acquire()
         except Timeout:
-            raise InputError(
-                f"Another run is writing {str(self.path)!r}. Wait for it, or choose another -o."
-            ) from None
+            raise InputError(f"Another run is writing {str(self.path)!r}. Wait for it, or choose another -o.") from None
         try:
             if self.overwrite:
                 for old in (self.path, partial_path(self.path), run_path(self.path)):
@@ -213,9 +209,7 @@ class VerdictWriter:
         if verdict.id is None:
             raise InputError("A verdict needs an id to be written. Got id=None; give the Example an id.")
         if self._stream is None:
-            raise InputError(
-                "A VerdictWriter must be entered ('with VerdictWriter(...) as writer') before write()."
-            )
+            raise InputError("A VerdictWriter must be entered ('with VerdictWriter(...) as writer') before write().")
         line = json.dumps(verdict.to_dict(self.include_context), ensure_ascii=False, allow_nan=False)
         try:
             self._stream.write(line.encode("utf-8") + b"\n")
@@ -238,9 +232,7 @@ class VerdictWriter:
                 than those lines; it must write atomically.
         """
         if self._stream is None:
-            raise InputError(
-                "A VerdictWriter must be entered ('with VerdictWriter(...) as writer') before finish()."
-            )
+            raise InputError("A VerdictWriter must be entered ('with VerdictWriter(...) as writer') before finish().")
         partial = partial_path(self.path)
         os.fsync(self._stream.fileno())
         self._stream.close()

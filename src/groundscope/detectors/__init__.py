@@ -1,1 +1,1 @@
-
+"""Detectors: rules and probes that turn traces into token scores."""

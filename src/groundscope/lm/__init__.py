@@ -1,1 +1,1 @@
-
+"""The model that reads: loading, layouts, anatomy, attention."""

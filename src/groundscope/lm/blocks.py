@@ -21,6 +21,8 @@ from groundscope.lm.interface import AttentionCall, AttentionTap, observing
 
 _FEED_FORWARD = ("mlp", "feed_forward", "block_sparse_moe", "moe", "ffn", "fc1", "shared_mlp", "experts")
 _PROBE_TOKENS = 7
+# A child of a layer, its name, what it received, what it returned.
+_Child = tuple[nn.Module, str, Tensor | None, Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,9 @@ class _Calls:
     """What the modules received and returned during the probe."""
 
     attention: list[tuple[nn.Module, int]] = field(default_factory=list)
-    layer_in: dict[int, Tensor] = field(default_factory=dict)
-    layer_out: dict[int, Tensor] = field(default_factory=dict)
-    children: dict[int, list[tuple[nn.Module, str, Tensor | None, Tensor | None]]] = field(default_factory=dict)
+    layer_in: dict[int, Tensor | None] = field(default_factory=dict)
+    layer_out: dict[int, Tensor | None] = field(default_factory=dict)
+    children: dict[int, list[_Child]] = field(default_factory=dict)
     tail: list[tuple[nn.Module, Tensor | None, Tensor | None]] = field(default_factory=list)
     last_hidden: Tensor | None = None
 
@@ -130,7 +132,7 @@ class _Recorder:
         self._calls.attention_call(call)
 
 
-def inspect_model(model: nn.Module, tap: AttentionTap) -> Anatomy:
+def inspect_model(model: Any, tap: AttentionTap) -> Anatomy:
     """Watch one short pass and return the model's anatomy.
 
     Raises:
@@ -140,24 +142,44 @@ def inspect_model(model: nn.Module, tap: AttentionTap) -> Anatomy:
     layers = _layers_of(decoder)
     calls = _Calls()
     device = next(model.parameters()).device
-    vocabulary = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator,union-attr]
-    ids = (torch.arange(_PROBE_TOKENS, device=device) * 7 + 3) % vocabulary
-    with tap.open(), observing(_Recorder(calls)), _watching(decoder, layers, calls), torch.inference_mode():
-        logits = model(input_ids=ids[None], use_cache=False).logits
-        logits = logits.double()
-        problems: dict[str, str] = {}
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    ids = ((torch.arange(_PROBE_TOKENS, device=device) * 7 + 3) % vocabulary)[None]
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+    problems: dict[str, str] = {}
+    with torch.inference_mode():
+        with tap.open(attention=False), _watching(decoder, layers, calls):
+            logits = model(**inputs).logits
+        tapped = _tapped_logits(model, tap, inputs, calls)
         attention, heads = _attention_of(layers, calls, problems)
+        if "attention" not in problems and (tapped is None or not _close(tapped, logits)):
+            problems["attention"] = "its output changes when attention is computed through transformers' interface."
         mids = _mids_of(layers, calls, problems)
-        unembedding = _unembedding_of(model, layers, calls, logits, problems)
+        unembedding = _unembedding_of(model, layers, calls, logits.double(), problems)
     return Anatomy(decoder, layers, attention, heads, mids, unembedding, problems)
+
+
+def _tapped_logits(model: nn.Module, tap: AttentionTap, inputs: dict[str, Any], calls: _Calls) -> Tensor | None:
+    """Logits with attention passing by our function; ``None`` if the model cannot run that way."""
+    try:
+        with tap.open(), observing(_Recorder(calls)):
+            return model(**inputs).logits  # type: ignore[no-any-return]
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        # Old attention code expects masks that the interface does not make; it is then read without attention.
+        calls.attention.clear()
+        return None
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    loose = {torch.float64: 1e-6, torch.float32: 1e-3}.get(a.dtype, 5e-2)
+    return float((a - b).abs().max()) <= loose * max(1.0, float(b.abs().max()))
 
 
 def _decoder_of(model: nn.Module) -> nn.Module:
     finder = getattr(model, "get_decoder", None)
     decoder = finder() if callable(finder) else None
-    if decoder is None or decoder is model:
-        decoder = getattr(model, "base_model", model)
     if not isinstance(decoder, nn.Module) or decoder is model:
+        decoder = next((child for child in model.children() if _lists_in(child)), None)
+    if decoder is None:
         raise UnsupportedModelError(
             f"{type(model).__name__} has no decoder under an output matrix; a causal language model was expected. "
             "Load it with AutoModelForCausalLM."
@@ -165,13 +187,17 @@ def _decoder_of(model: nn.Module) -> nn.Module:
     return decoder
 
 
+def _lists_in(module: nn.Module) -> list[nn.ModuleList]:
+    return [child for child in module.children() if isinstance(child, nn.ModuleList) and len(child)]
+
+
 def _layers_of(decoder: nn.Module) -> tuple[nn.Module, ...]:
-    lists = [child for child in decoder.children() if isinstance(child, nn.ModuleList) and len(child)]
+    lists = _lists_in(decoder)
     if not lists:
         raise UnsupportedModelError(
             f"{type(decoder).__name__} keeps its layers in no list; groundscope reads stacks of decoder layers only."
         )
-    return tuple(max(lists, key=len))
+    return tuple(max(lists, key=lambda modules: len(modules)))
 
 
 @contextmanager
@@ -191,7 +217,9 @@ def _watching(decoder: nn.Module, layers: tuple[nn.Module, ...], calls: _Calls) 
             for name, child in layer.named_children():
                 watch(
                     child,
-                    lambda m, a, k, out, i=index, n=name: calls.children[i].append((m, n, _first(a, k), tensor_of(out))),
+                    lambda m, a, k, out, i=index, n=name: calls.children[i].append(
+                        (m, n, _first(a, k), tensor_of(out))
+                    ),
                 )
             watch(layer, lambda _m, _a, _k, out, i=index: calls.layer_out.__setitem__(i, tensor_of(out)))
         for child in decoder.children():
@@ -268,7 +296,7 @@ def _mids_of(layers: tuple[nn.Module, ...], calls: _Calls, problems: dict[str, s
 def _mid_of(
     entry: Tensor | None,
     exit_: Tensor | None,
-    children: list[tuple[nn.Module, str, Tensor | None, Tensor | None]],
+    children: list[_Child],
 ) -> MidResidual | None:
     """Find the tensor that the feed-forward block reads (before its norm) and adds to.
 
@@ -283,22 +311,36 @@ def _mid_of(
         return None
     mixed = False
     reader: nn.Module | None = None
-    for i, (module, _, received, _) in enumerate(children[: first + 1]):
-        fresh = received is not None and not _same(received, entry)
-        fresh = fresh and not any(_same(received, out) for _, _, _, out in children[:i])
-        if fresh and mixed and received is not None and received.numel() == entry.numel():
+    for i, (module, *_) in enumerate(children[: first + 1]):
+        if mixed and _is_sum(i, children, entry):
             reader = module
         mixed = mixed or not _is_norm(module)
     if reader is not None:
-        return MidResidual(reader)
+        # A norm over a sum after the feed-forward block (post-norm layers): the block adds to what it reads.
+        post_norm = any(_is_norm(m) and _is_sum(i, children, entry) for i, (m, *_) in enumerate(children) if i > last)
+        return MidResidual(children[first][0] if post_norm else reader)
     branch = [out for _, name, _, out in children if name in _FEED_FORWARD]
-    mixers = [out for m, name, _, out in children if name not in _FEED_FORWARD and not _is_norm(m)]
-    if len(branch) != 1 or branch[0] is None or not mixers or mixers[-1] is None:
+    mixers = [
+        out for m, name, _, out in children if name not in _FEED_FORWARD and not _is_norm(m) and not _is_dropout(m)
+    ]
+    if len(branch) != 1 or branch[0] is None or len(mixers) != 1 or mixers[0] is None:
         return None
-    total = entry.double() + branch[0].view_as(entry).double() + mixers[-1].view_as(entry).double()
+    total = entry.double() + branch[0].view_as(entry).double() + mixers[0].view_as(entry).double()
     if not torch.allclose(total, exit_.double(), rtol=5e-2, atol=5e-2 * float(exit_.abs().max())):
         return None
     return MidResidual(None, children[last][0])
+
+
+def _is_sum(i: int, children: list[_Child], entry: Tensor) -> bool:
+    """Whether child ``i`` received neither the layer's input nor what an earlier child returned."""
+    received = children[i][2]
+    if received is None or received.numel() != entry.numel() or _same(received, entry):
+        return False
+    return not any(_same(received, returned) for *_, returned in children[:i])
+
+
+def _is_dropout(module: nn.Module) -> bool:
+    return isinstance(module, nn.Dropout)
 
 
 def _is_norm(module: nn.Module) -> bool:
@@ -306,9 +348,9 @@ def _is_norm(module: nn.Module) -> bool:
 
 
 def _unembedding_of(
-    model: nn.Module, layers: tuple[nn.Module, ...], calls: _Calls, logits: Tensor, problems: dict[str, str]
+    model: Any, layers: tuple[nn.Module, ...], calls: _Calls, logits: Tensor, problems: dict[str, str]
 ) -> Unembedding | None:
-    head = model.get_output_embeddings()  # type: ignore[operator]
+    head = model.get_output_embeddings()
     hidden = calls.layer_out.get(len(layers) - 1)
     norms: list[nn.Module] = []
     state = hidden
@@ -323,18 +365,14 @@ def _unembedding_of(
     if state.shape != calls.last_hidden.shape or not torch.equal(state, calls.last_hidden):
         problems["output"] = problems["lens"] = reason
         return None
-    config = getattr(model, "config", None)
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    softcap = getattr(text, "final_logit_softcapping", None)
+    softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
     raw = head(state).double()
     wanted = logits if softcap is None else torch.atanh((logits / softcap).clamp(-1 + 1e-12, 1 - 1e-12)) * softcap
     # The factor that the model puts on its logits, where it has one, read off the logits themselves.
     scale = float((raw * wanted).sum() / raw.square().sum())
     scale = 1.0 if abs(scale - 1.0) < 1e-3 else scale
     found = Unembedding(tuple(norms), head, scale, None if softcap is None else float(softcap))
-    gap = float((found.logits(found.normed(hidden)).double() - logits).abs().max())
-    loose = {torch.float64: 1e-6, torch.float32: 1e-3}.get(hidden.dtype, 5e-2)
-    if gap > loose * max(1.0, float(logits.abs().max())):
+    if not _close(found.logits(found.normed(hidden)).to(hidden.dtype), logits.to(hidden.dtype)):
         problems["output"] = problems["lens"] = reason
         return None
     return found

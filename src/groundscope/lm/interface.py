@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -157,7 +157,13 @@ def _attention(
 ) -> tuple[Tensor, None]:
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     call = AttentionCall(
-        module, query, key, attention_mask, float(scale), kwargs.pop("softcap", None), kwargs.pop("s_aux", None)
+        module,
+        query,
+        key,
+        attention_mask,
+        float(scale),
+        kwargs.pop("softcap", None),
+        kwargs.pop("s_aux", None),
     )
     observer = _OBSERVER.get()
     if observer is not None:
@@ -173,50 +179,65 @@ AttentionInterface.register(IMPLEMENTATION, _attention)
 AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
 
 
-class AttentionTap:
-    """Switches one model to our attention function while at least one pass runs.
+class _Switch:
+    """Sets attributes while somebody needs them, and puts them back when the last one leaves."""
 
-    Args:
-        model: A loaded transformers model.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
+    def __init__(self, changes: Callable[[], Iterator[tuple[object, str, object]]]) -> None:
+        self._changes = changes
         self._lock = threading.Lock()
         self._users = 0
-        self._undo: list[Callable[[], None]] = []
+        self._before: list[tuple[object, str, object]] = []
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold the switch; the last one out puts everything back, also after an error."""
         with self._lock:
             if self._users == 0:
-                self._switch_on()
+                for target, name, value in self._changes():
+                    self._before.append((target, name, getattr(target, name)))
+                    setattr(target, name, value)
             self._users += 1
         try:
             yield
         finally:
             with self._lock:
                 self._users -= 1
-                if self._users == 0:
-                    self._switch_off()
-
-    def _switch_on(self) -> None:
-        configs = {id(m.config): m.config for m in self._model.modules() if hasattr(m, "config")}
-        for config in configs.values():
-            if hasattr(config, "_attn_implementation_internal"):
-                self._undo.append(_setter(config, "_attn_implementation_internal"))
-                config._attn_implementation_internal = IMPLEMENTATION
-        for module in self._model.modules():
-            if module.training:
-                self._undo.append(_setter(module, "training"))
-                module.training = False
-
-    def _switch_off(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+                while self._users == 0 and self._before:
+                    setattr(*self._before.pop())
 
 
-def _setter(target: object, name: str) -> Callable[[], None]:
-    value = getattr(target, name)
-    return lambda: setattr(target, name, value)
+class AttentionTap:
+    """Switches one model to our attention function, or to evaluation mode, while at least one pass runs.
+
+    Args:
+        model: A loaded transformers model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._attention = _Switch(lambda: _attention_changes(model))
+        self._evaluation = _Switch(lambda: _evaluation_changes(model))
+
+    @contextmanager
+    def open(self, attention: bool = True) -> Iterator[None]:
+        """Hold the switches; the last one out puts everything back, also after an error.
+
+        Args:
+            attention: Whether attention is to pass by our function; without it the model's own one runs.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(self._evaluation.open())
+            if attention:
+                stack.enter_context(self._attention.open())
+            yield
+
+
+def _attention_changes(model: nn.Module) -> Iterator[tuple[object, str, object]]:
+    configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
+    for config in configs.values():
+        if hasattr(config, "_attn_implementation_internal"):
+            yield config, "_attn_implementation_internal", IMPLEMENTATION
+
+
+def _evaluation_changes(model: nn.Module) -> Iterator[tuple[object, str, object]]:
+    for module in model.modules():
+        if module.training:
+            yield module, "training", False

@@ -21,7 +21,12 @@ from groundscope.lm.template import PromptTemplate
 if TYPE_CHECKING:
     from groundscope.trace.trace import Trace
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+_DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
 
 
 class LanguageModel:
@@ -43,8 +48,8 @@ class LanguageModel:
     def __init__(self, model: nn.Module, tokenizer: Any = None, *, name: str | None = None) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(
-                f"The 'model' parameter of LanguageModel must be a loaded transformers model. Got {type(model).__name__} "
-                "instead; to load by name use LanguageModel.from_pretrained."
+                "The 'model' parameter of LanguageModel must be a loaded transformers model. "
+                f"Got {type(model).__name__} instead; to load by name use LanguageModel.from_pretrained."
             )
         self.model = model
         self.tokenizer = tokenizer
@@ -170,7 +175,11 @@ class LanguageModel:
         anatomy = self.anatomy
         tokenizer = ""
         if self.tokenizer is not None:
-            parts = [type(self.tokenizer).__name__, str(len(self.tokenizer)), str(self.tokenizer.chat_template)]
+            parts = [
+                type(self.tokenizer).__name__,
+                str(len(self.tokenizer)),
+                str(self.tokenizer.chat_template),
+            ]
             tokenizer = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
         return {
             "model": self.name,
@@ -208,7 +217,9 @@ def _device(device: str | torch.device | None) -> torch.device:
     try:
         resolved = torch.device(device)
     except RuntimeError as exc:
-        raise InputError(f"The device must be one like 'cpu', 'cuda', 'cuda:1' or 'mps'. Got {device!r} instead.") from exc
+        raise InputError(
+            f"The device must be one like 'cpu', 'cuda', 'cuda:1' or 'mps'. Got {device!r} instead."
+        ) from exc
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise PrerequisiteError("The device 'cuda' was asked for, but torch sees no GPU here. Use device='cpu'.")
     return resolved
@@ -222,5 +233,3 @@ def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype
     if dtype not in _DTYPES:
         raise InputError(f"The dtype must be one of {', '.join(_DTYPES)} or auto. Got {dtype!r} instead.")
     return _DTYPES[dtype]
-
-

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
-from groundscope.errors import InputError, PrerequisiteError, UnknownNameError
-from groundscope.lm.embedded import EMBEDDED, ensure_embedded
+from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError
+from groundscope.lm.catalog import EMBEDDED, is_embedded
+from groundscope.lm.convert import load_gguf
+from groundscope.lm.embedded import ensure_embedded
 
 
 def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -> tuple[Any, Any]:
@@ -24,34 +26,20 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
         PrerequisiteError: If files are missing or cannot be fetched.
         InputError: If the files hold no causal language model.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    options: dict[str, Any] = {}
     path = Path(name)
-    if name in EMBEDDED:
-        source: str = str(ensure_embedded(name))
-    elif path.suffix.lower() == ".gguf":
-        if not path.is_file():
-            raise InputError(f"The model file {name} does not exist. Give the path of a .gguf file.")
-        source, options["gguf_file"] = str(path.parent), path.name
-    elif path.is_dir():
-        if not (path / "config.json").is_file():
-            raise InputError(f"The folder {name} holds no model: config.json is missing.")
-        source = name
-    elif "/" not in name:
-        raise UnknownNameError(
-            "model", name, EMBEDDED, "Or give a hub id (owner/name), a folder with a model, or a .gguf file."
-        )
-    elif name.count("/") > 1 or name.startswith((".", "/", "~")):
-        raise InputError(f"The folder {name} does not exist. Give a folder with a model, or a hub id (owner/name).")
-    else:
-        source = name
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
-        model = AutoModelForCausalLM.from_pretrained(
-            source, dtype=dtype, trust_remote_code=trust_remote_code, **options
-        )
+        if is_embedded(name):
+            model, tokenizer = _from_folder(str(ensure_embedded(name)), dtype, False)
+        elif path.suffix.lower() == ".gguf":
+            if not path.is_file():
+                raise InputError(f"The model file {name} does not exist. Give the path of a .gguf file.")
+            model, tokenizer = load_gguf(path, None if dtype == "auto" else dtype)
+        else:
+            _check_name(name, path)
+            model, tokenizer = _from_folder(name, dtype, trust_remote_code)
     except (OSError, ValueError, ImportError, KeyError) as exc:
+        if isinstance(exc, GroundscopeError):
+            raise
         first = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
         raise PrerequisiteError(
             f"The model {name!r} could not be loaded: {first} "
@@ -59,3 +47,22 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
         ) from exc
     model.eval()
     return model, tokenizer
+
+
+def _from_folder(source: str, dtype: torch.dtype | str, trust_remote_code: bool) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+    return AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=trust_remote_code), tokenizer
+
+
+def _check_name(name: str, path: Path) -> None:
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise InputError(f"The folder {name} holds no model: config.json is missing.")
+    elif "/" not in name:
+        raise UnknownNameError(
+            "model", name, EMBEDDED, "Or give a hub id (owner/name), a folder with a model, or a .gguf file."
+        )
+    elif name.count("/") > 1 or name.startswith((".", "/", "~")):
+        raise InputError(f"The folder {name} does not exist. Give a folder with a model, or a hub id (owner/name).")

@@ -33,7 +33,7 @@ def encode(tokenizer: Any, text: str, literal: bool = False) -> tuple[list[int],
     """
     if not text:
         return [], np.zeros((0, 2), dtype=np.int64)
-    options: dict[str, Any] = {"add_special_tokens": False}
+    options: dict[str, Any] = {"add_special_tokens": False, "verbose": False}
     if literal and holds_special_token(tokenizer, text):
         options["split_special_tokens"] = True
     if getattr(tokenizer, "is_fast", False):

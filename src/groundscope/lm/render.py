@@ -125,13 +125,13 @@ class Renderer:
 
     def _room(self, example: Example) -> int:
         """Tokens left for passages beside everything else."""
-        assert self.max_length is not None
+        limit = self.max_length or 0
         bare, _ = self._prompt(example.question, ("x",))
         response = encode(self.tokenizer, example.response, literal=True)[0]
-        room = self.max_length - len(bare) - len(response) - 8
+        room = limit - len(bare) - len(response) - 8
         if room < 16:
             raise ContextTooLongError(
-                len(bare), len(response), self.max_length, "Question and response leave no room for passages."
+                len(bare), len(response), limit, "Question and response leave no room for passages."
             )
         return room
 

@@ -46,7 +46,9 @@ class PromptTemplate:
         InputError: If a placeholder is missing, repeated or not allowed.
     """
 
-    user: str = "Answer the question using only the information in the context.\n\nContext:\n{passages}\n\nQuestion: {question}"
+    user: str = (
+        "Answer the question using only the information in the context.\n\nContext:\n{passages}\n\nQuestion: {question}"
+    )
     user_without_question: str = "Summarize the information in the context.\n\nContext:\n{passages}"
     separator: str = "\n\n"
     system: str | None = None
@@ -104,11 +106,14 @@ class PromptTemplate:
 
 def _check(name: str, text: object, allowed: dict[str, tuple[int, int]]) -> None:
     if not isinstance(text, str):
-        raise InputError(f"The {name!r} parameter of PromptTemplate must be a string. Got {type(text).__name__} instead.")
+        raise InputError(
+            f"The {name!r} parameter of PromptTemplate must be a string. Got {type(text).__name__} instead."
+        )
     for placeholder, (least, most) in allowed.items():
         count = text.count("{" + placeholder + "}")
         if not least <= count <= most:
             wanted = f"{least} time(s)" if least == most else f"{least} to {most} time(s)"
             raise InputError(
-                f"The {name!r} parameter of PromptTemplate must hold {{{placeholder}}} {wanted}. Got it {count} time(s)."
+                f"The {name!r} parameter of PromptTemplate must hold {{{placeholder}}} {wanted}. "
+                f"Got it {count} time(s) instead."
             )

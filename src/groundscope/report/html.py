@@ -154,9 +154,7 @@ def _view(index: int, verdict: Verdict, labels: Sequence[Label] | None) -> dict[
         "labels": None
         if labels is None
         else [{"text": quote(label.start, label.end), "type": label.type} for label in labels],
-        "unscored": [
-            {"text": quote(item.start, item.end), "reason": item.reason} for item in verdict.unscored
-        ],
+        "unscored": [{"text": quote(item.start, item.end), "reason": item.reason} for item in verdict.unscored],
         "sentences": [
             {"text": item.text, "score": _number_or_none(item.score), "flagged": item.flagged}
             for item in verdict.sentences
@@ -221,9 +219,7 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
     ]
     if verdict.threshold is not None:
         line = verdict.threshold
-        facts.append(
-            ("Thresholds", f"response {number(line.response)}, span {number(line.span)}: {line.source}")
-        )
+        facts.append(("Thresholds", f"response {number(line.response)}, span {number(line.span)}: {line.source}"))
     if verdict.contrast is not None:
         facts.append(("Random document", json.dumps(dict(verdict.contrast), ensure_ascii=False, default=str)))
     return facts

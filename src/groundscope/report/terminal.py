@@ -134,9 +134,7 @@ class _View:
             yield _indented(Text("people marked nothing in this response", style="dim"))
             return
         groups = [True if segment.labels else None for segment in self.segments]
-        yield _indented(
-            _draw(self.segments, groups, lambda segment: _LABEL_STYLE if segment.labels else "", marks)
-        )
+        yield _indented(_draw(self.segments, groups, lambda segment: _LABEL_STYLE if segment.labels else "", marks))
         for label in self.labels:
             text = visible(excerpt(self.verdict.response[label.start : label.end], _LONGEST_SPAN))
             kind = f"{visible(label.type)}: " if label.type else ""

@@ -29,9 +29,7 @@ def smooth(scores: Scores, window: int) -> NDArray[np.float64]:
         InputError: If the window is not a positive integer or the scores are not one-dimensional.
     """
     if isinstance(window, bool) or not isinstance(window, (int, np.integer)) or window < 1:
-        raise InputError(
-            f"The 'window' parameter of smooth must be an integer of at least 1. Got {window!r} instead."
-        )
+        raise InputError(f"The 'window' parameter of smooth must be an integer of at least 1. Got {window!r} instead.")
     values = _as_scores(scores)
     if window == 1 or not len(values):
         return values
@@ -95,9 +93,7 @@ def find_spans(
         start, end = words[first][0], words[last][1]
         if sum(not char.isspace() for char in response[start:end]) >= min_chars:
             spans.append((start, end))
-    return [
-        (start, end, score) for (start, end), score in zip(spans, _means(spans, ranges, values), strict=True)
-    ]
+    return [(start, end, score) for (start, end), score in zip(spans, _means(spans, ranges, values), strict=True)]
 
 
 def aggregate_units(
@@ -133,9 +129,7 @@ def _check(
     values = _as_scores(scores)
     ranges = np.asarray(offsets, dtype=np.int64).reshape(-1, 2)
     if len(ranges) != len(values):
-        raise InputError(
-            f"There must be one offset range per token score. Got {len(ranges)} and {len(values)}."
-        )
+        raise InputError(f"There must be one offset range per token score. Got {len(ranges)} and {len(values)}.")
     wrong = (ranges[:, 0] < 0) | (ranges[:, 1] < ranges[:, 0])
     if length is not None:
         wrong |= ranges[:, 1] > length
@@ -154,9 +148,7 @@ def _overlapping(ranges: NDArray[np.int64], start: int, end: int) -> NDArray[np.
     return overlap
 
 
-def _means(
-    units: Sequence[tuple[int, int]], ranges: NDArray[np.int64], values: NDArray[np.float64]
-) -> Iterator[float]:
+def _means(units: Sequence[tuple[int, int]], ranges: NDArray[np.int64], values: NDArray[np.float64]) -> Iterator[float]:
     """Yield the mean score of each unit, NaN where it has none."""
     scored = ~np.isnan(values)
     ranges, values = ranges[scored], values[scored]

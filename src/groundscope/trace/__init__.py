@@ -1,1 +1,1 @@
-
+"""The trace engine: signals out of one pass."""

@@ -28,7 +28,11 @@ class PassCapture:
     """
 
     def __init__(
-        self, anatomy: Anatomy, attention: Sequence[AttentionRows], lens: Sequence[RowGeometry], with_mids: bool
+        self,
+        anatomy: Anatomy,
+        attention: Sequence[AttentionRows],
+        lens: Sequence[RowGeometry],
+        with_mids: bool,
     ) -> None:
         self._anatomy = anatomy
         self._attention = attention

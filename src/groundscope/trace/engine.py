@@ -162,8 +162,8 @@ class _Engine:
                 raise ContextTooLongError(item.prompt, layout.response_length, limit)
             if int(item.ids.max()) >= vocabulary:
                 raise LayoutError(
-                    f"Token ids must be below the model's vocabulary of {vocabulary}. Got {int(item.ids.max())} instead; "
-                    "use the tokenizer that belongs to the model."
+                    f"Token ids must be below the model's vocabulary of {vocabulary}. "
+                    f"Got {int(item.ids.max())} instead; use the tokenizer that belongs to the model."
                 )
         return passes
 
@@ -220,13 +220,14 @@ class _Engine:
         capture.set_batch_size(len(batch))
         device = self._lm.device
         inputs = {"input_ids": torch.from_numpy(ids).to(device)}
+        # All ones is recognised as no mask at all. Padding on the right needs none: nothing before it sees it.
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         if self._left and len({len(item.ids) for item in batch}) > 1:
-            # Padding on the right needs no mask: nothing before it can see it.
             lengths = torch.tensor([len(item.ids) for item in batch], device=device)
             places = torch.arange(width, device=device)[None] - (width - lengths)[:, None]
             inputs["attention_mask"] = (places >= 0).long()
             inputs["position_ids"] = places.clamp(min=0)
-        with self._lm.tap.open(), capture.running():
+        with self._lm.tap.open(attention=bool(self._attention)), capture.running():
             hidden = self._lm.anatomy.decoder(**inputs, use_cache=False).last_hidden_state
         for item, g in zip(batch, geometries, strict=True):
             start = g.rows.start

@@ -70,7 +70,7 @@ _SPECS = (
     ),
     SignalSpec(
         "parametric_knowledge_score", "token x layer", "lens",
-        "Jensen-Shannon divergence (nats) between the lens before and after the feed-forward block", f"{_REDEEP}, eq. 5",
+        "Jensen-Shannon divergence (nats) of the lens before and after the feed-forward block", f"{_REDEEP}, eq. 5",
     ),
     SignalSpec("lens_entropy", "token x layer", "lens", "entropy (nats) of the lens after each layer", "logit lens"),
     SignalSpec(
@@ -83,12 +83,12 @@ _SPECS = (
     ),
     SignalSpec(
         "mmd", "token", "contrast",
-        "squared maximum mean discrepancy of the output distributions under the passages and a random document, in [0, 2]",
+        "squared maximum mean discrepancy of the outputs under the passages and under a random document, in [0, 2]",
         f"{_LUMINA}, section 4.1",
     ),
     SignalSpec("token_logprob", "token", "output", "log probability (nats) of the token", "perplexity"),
     SignalSpec(
-        "token_logprob_contrast", "token", "contrast", "log probability (nats) of the token under a random document", "own"
+        "token_logprob_contrast", "token", "contrast", "log probability (nats) under a random document", "own"
     ),
     SignalSpec("token_entropy", "token", "output", "entropy (nats) of the output distribution", "predictive entropy"),
     SignalSpec("token_energy", "token", "output", "minus the log-sum-exp of the logits", "Energy, arXiv 2010.03759"),

@@ -142,7 +142,10 @@ class AttentionRows:
     def _lookback(
         self, context: Tensor, weights: Tensor, first_row: int, visible: Tensor | None, passages: bool = False
     ) -> Tensor:
-        """Mean over visible context keys / (that + mean over header and new tokens up to the query)."""
+        """Mean over visible context keys / (that + mean over header and new tokens up to the query).
+
+        Keys outside a sliding window are in neither mean: they were not looked past, they could not be seen.
+        """
         g = self.geometry
         new = weights[..., g.header :].sum(-1)
         total = context.sum(-1)
@@ -156,9 +159,9 @@ class AttentionRows:
             new_count = visible[0, :, g.header :].sum(-1)
         mean = total / count.clamp(min=1)
         new_mean = new / new_count.clamp(min=1)
-        # Before the first new token there is nothing to look at but the context: the ratio is 1.
         ratio = torch.where(mean + new_mean > 0, mean / (mean + new_mean), torch.zeros_like(mean))
-        return torch.where((new_count == 0) & (count > 0), torch.ones_like(ratio), ratio)
+        # Without a header the first token has nothing new to look back from: the ratio is 1 by definition.
+        return torch.where(new_count == 0, torch.ones_like(ratio), ratio)
 
 
 def _columns(values: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:

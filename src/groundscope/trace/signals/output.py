@@ -31,7 +31,7 @@ def cache_blocks(values: Tensor) -> tuple[Tensor, ...]:
     """Cut (row, vocabulary) into row blocks that stay in a CPU's cache; one block elsewhere."""
     if values.device.type != "cpu":
         return (values,)
-    return values.split(max(1, 1_400_000 // (4 * max(1, values.shape[-1]))))
+    return torch.split(values, max(1, 1_400_000 // (4 * max(1, values.shape[-1]))))
 
 
 def entropy(logs: Tensor) -> Tensor:
@@ -39,7 +39,9 @@ def entropy(logs: Tensor) -> Tensor:
     return torch.cat([-(part.exp() * part).sum(-1) for part in cache_blocks(logs)]).clamp_(min=0)
 
 
-def output_signals(unembedding: Unembedding, normed: Tensor, targets: Tensor, wanted: frozenset[str]) -> dict[str, Tensor]:
+def output_signals(
+    unembedding: Unembedding, normed: Tensor, targets: Tensor, wanted: frozenset[str]
+) -> dict[str, Tensor]:
     """Signals of the output distribution.
 
     Args:

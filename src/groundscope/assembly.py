@@ -1,0 +1,160 @@
+"""From token scores to a verdict: aggregation, spans, sentences, evidence, what could not be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from groundscope.detectors.base import Detector, Scores
+from groundscope.example import Example
+from groundscope.lm.layout import Layout
+from groundscope.lm.offsets import uncovered
+from groundscope.text.sentences import split_sentences
+from groundscope.text.spans import aggregate_units, find_spans, smooth
+from groundscope.trace.trace import Trace
+from groundscope.verdict import (
+    Evidence,
+    Outcome,
+    SentenceScore,
+    Span,
+    Threshold,
+    TokenScore,
+    Unscored,
+    Verdict,
+)
+
+_MAX_EVIDENCE = 3
+
+
+@dataclass(frozen=True)
+class Assembler:
+    """Builds verdicts for one detector, model and threshold.
+
+    Attributes:
+        detector: The detector.
+        model: Name of the model that reads.
+        threshold: Where the lines are drawn.
+    """
+
+    detector: Detector
+    model: str
+    threshold: Threshold
+
+    def unscored(self, example: Example, outcome: Outcome, message: str) -> Verdict:
+        """Return a verdict without a score; it is never flagged and never clean."""
+        stretch = (Unscored(0, len(example.response), message),) if example.response else ()
+        return Verdict(
+            outcome=outcome,
+            response=example.response,
+            score=None,
+            flagged=None,
+            aggregation=self.detector.aggregation,
+            detector=self.detector.name,
+            model=self.model,
+            threshold=self.threshold,
+            unscored=stretch,
+            message=message,
+            id=example.id,
+            question=example.question,
+            passages=example.passages,
+        )
+
+    def verdict(self, example: Example, traces: Sequence[Trace]) -> Verdict:
+        """Return the verdict of one example.
+
+        Args:
+            example: The example.
+            traces: One trace, or one per prompt if the passages were packed into several; a token that is
+                supported in any of them counts as supported.
+        """
+        per_prompt = np.stack([self.detector.token_scores(trace) for trace in traces])  # (prompt, token)
+        scores: Scores = per_prompt.min(axis=0)
+        layout = traces[0].layout
+        response = example.response
+        offsets = [] if layout.response_offsets is None else [(int(s), int(e)) for s, e in layout.response_offsets]
+        smoothed = smooth(scores, self.detector.window)
+        score = self.detector.response_score(scores)
+        weights = _passage_weights(traces, per_prompt.argmin(axis=0), len(example.passages))
+        spans = tuple(
+            Span(start, end, response[start:end], mean, _evidence(weights, offsets, start, end))
+            for start, end, mean in find_spans(response, offsets, smoothed, self.threshold.span)
+        )
+        holes = _holes(response, layout)
+        return Verdict(
+            outcome="partial" if holes else "scored",
+            response=response,
+            score=score,
+            flagged=score >= self.threshold.response,
+            aggregation=self.detector.aggregation,
+            detector=self.detector.name,
+            model=self.model,
+            threshold=self.threshold,
+            tokens=tuple(
+                TokenScore(start, end, response[start:end], float(value))
+                for (start, end), value in zip(offsets, scores, strict=True)
+            ),
+            spans=spans,
+            sentences=_sentences(response, offsets, scores, spans),
+            unscored=holes,
+            message=_message(traces),
+            contrast=dict(layout.contrast) if self.detector.uses_contrast else None,
+            id=example.id,
+            question=example.question,
+            passages=example.passages,
+        )
+
+
+def _sentences(
+    response: str, offsets: list[tuple[int, int]], scores: Scores, spans: Sequence[Span]
+) -> tuple[SentenceScore, ...]:
+    ranges = split_sentences(response)
+    return tuple(
+        SentenceScore(start, end, response[start:end], score, any(s.start < end and start < s.end for s in spans))
+        for (start, end), score in zip(ranges, aggregate_units(ranges, offsets, scores), strict=True)
+    )
+
+
+def _holes(response: str, layout: Layout) -> tuple[Unscored, ...]:
+    if layout.response_offsets is None:
+        return ()
+    reason = "the tokenizer drops these characters"
+    return tuple(Unscored(start, end, reason) for start, end in uncovered(response, layout.response_offsets))
+
+
+def _passage_weights(traces: Sequence[Trace], chosen: Scores, passages: int) -> Scores | None:
+    """Attention mass on each passage of the example, (token, passage), from the prompt that supports it best."""
+    if any("passage_attention" not in trace for trace in traces):
+        return None
+    weights = np.zeros((traces[0].tokens, passages))
+    for number, trace in enumerate(traces):
+        mine = np.flatnonzero(chosen == number)
+        for column, passage in enumerate(trace.layout.passage_numbers):
+            weights[mine, passage] += trace["passage_attention"][mine, column]
+    return weights
+
+
+def _evidence(weights: Scores | None, offsets: Sequence[tuple[int, int]], start: int, end: int) -> tuple[Evidence, ...]:
+    if weights is None:
+        return ()
+    inside = [i for i, (s, e) in enumerate(offsets) if s < end and start < e]
+    mass = weights[inside].sum(axis=0)
+    total = mass.sum()
+    if not inside or total <= 0:
+        return ()
+    order = np.argsort(-mass, kind="stable")[:_MAX_EVIDENCE]
+    return tuple(Evidence(int(i), float(mass[i] / total)) for i in order if mass[i] > 0)
+
+
+def _message(traces: Sequence[Trace]) -> str:
+    notes = []
+    if len(traces) > 1:
+        notes.append(
+            f"The passages were read in {len(traces)} prompts; a token counts as supported if it is in any of them."
+        )
+    blind = max(trace.blind_layers for trace in traces)
+    if blind:
+        layers = len(traces[0].attention_layers)
+        notes.append(f"{blind} of {layers} attention layers have a window too short to see all passages.")
+    return " ".join(notes)

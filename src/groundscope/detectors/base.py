@@ -1,0 +1,83 @@
+"""What every detector is: signals in, one score per response token out."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from groundscope.errors import InputError
+
+if TYPE_CHECKING:
+    from groundscope.trace.trace import Trace
+
+Scores = npt.NDArray[np.float64]
+
+
+class Detector(ABC):
+    """A rule or a probe that turns a trace into token scores; higher means more likely hallucinated.
+
+    As in scikit-learn, the constructor only stores its arguments, and what is learnt ends in ``_``.
+
+    Attributes:
+        name: Name in the registry.
+        summary: One line for people.
+        reference: Paper and equation.
+        needs_training: Whether it must be fitted before it scores.
+        aggregation: How token scores become the response score, in words.
+        window: Tokens over which scores are averaged before spans are cut out of them.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    reference: ClassVar[str]
+    needs_training: ClassVar[bool] = False
+    aggregation: ClassVar[str] = "mean over tokens"
+    window: ClassVar[int] = 8
+
+    @property
+    @abstractmethod
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that it reads."""
+
+    @abstractmethod
+    def token_scores(self, trace: Trace) -> Scores:
+        """Score every response token.
+
+        Args:
+            trace: Holds at least :attr:`signals`.
+
+        Returns:
+            (token,) finite scores, higher = more likely hallucinated.
+        """
+
+    def response_score(self, scores: Scores) -> float:
+        """Return the score of a response from its (token,) scores; NaN entries do not count."""
+        return float(np.nanmean(scores))
+
+    @property
+    def uses_contrast(self) -> bool:
+        """Whether it compares with a random document."""
+        from groundscope.trace.signals import SIGNALS
+
+        return any(SIGNALS[name].source == "contrast" for name in self.signals)
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        names = list(inspect.signature(type(self).__init__).parameters)[1:]
+        return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({arguments})"
+
+
+def check_share(owner: str, name: str, value: object) -> None:
+    """Refuse a parameter that must be a number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise InputError(
+            f"The {name!r} parameter of {owner} must be a float in the range [0, 1]. Got {value!r} instead."
+        )

@@ -1,0 +1,106 @@
+"""Detectors by name: built in, registered in the process, or from installed packages.
+
+A package adds a detector through an entry point of the group ``groundscope.detectors`` whose name is the
+detector's and whose value is its class.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from groundscope.detectors.base import Detector
+from groundscope.errors import InputError, PrerequisiteError, UnknownNameError
+
+ENTRY_POINTS = "groundscope.detectors"
+_BUILT_IN = {
+    "contrast": "groundscope.detectors.contrast:Contrast",
+    "entropy": "groundscope.detectors.uncertainty:Entropy",
+    "lumina": "groundscope.detectors.lumina:Lumina",
+    "perplexity": "groundscope.detectors.uncertainty:Perplexity",
+}
+_REGISTERED: dict[str, type[Detector]] = {}
+DetectorClass = TypeVar("DetectorClass", bound=type[Detector])
+
+
+@dataclass(frozen=True)
+class DetectorInfo:
+    """What a user should know about a detector before choosing it."""
+
+    name: str
+    summary: str
+    signals: tuple[str, ...]
+    needs_training: bool
+    aggregation: str
+    reference: str
+
+
+def register(name: str) -> Callable[[DetectorClass], DetectorClass]:
+    """Make a detector class known under a name, for this process.
+
+    Raises:
+        InputError: If the name is taken by another class.
+    """
+
+    def add(cls: DetectorClass) -> DetectorClass:
+        if name in _BUILT_IN or _REGISTERED.get(name, cls) is not cls:
+            raise InputError(f"A detector named {name!r} exists already. Choose another name.")
+        _REGISTERED[name] = cls
+        return cls
+
+    return add
+
+
+def names() -> list[str]:
+    """Return the names of all known detectors."""
+    return sorted({*_BUILT_IN, *_REGISTERED, *(point.name for point in entry_points(group=ENTRY_POINTS))})
+
+
+def class_of(name: str) -> type[Detector]:
+    """Return a detector class by name.
+
+    Raises:
+        UnknownNameError: If there is none of that name.
+        PrerequisiteError: If the package that provides it cannot be imported.
+    """
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        try:
+            loaded = point.load()
+        except Exception as exc:  # whatever a foreign package raises
+            raise PrerequisiteError(f"The detector {name!r} ({point.value}) could not be imported: {exc}.") from exc
+        if not (isinstance(loaded, type) and issubclass(loaded, Detector)):
+            raise PrerequisiteError(f"The entry point {name!r} ({point.value}) is not a subclass of Detector.")
+        return loaded
+    raise UnknownNameError("detector", name, names())
+
+
+def from_name(name: str, **params: Any) -> Detector:
+    """Return a detector by name.
+
+    Args:
+        name: Its name.
+        **params: Its constructor's arguments.
+
+    Raises:
+        UnknownNameError: If there is none of that name.
+    """
+    return class_of(name)(**params)
+
+
+def available() -> dict[str, DetectorInfo]:
+    """Return what is known about every detector, by name."""
+    infos = {}
+    for name in names():
+        cls = class_of(name)
+        infos[name] = DetectorInfo(
+            name, cls.summary, from_name(name).signals, cls.needs_training, cls.aggregation, cls.reference
+        )
+    return infos

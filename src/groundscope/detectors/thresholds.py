@@ -1,0 +1,125 @@
+"""Thresholds of untrained detectors: how high scores go on text that is known to be faithful.
+
+The package ships a small sample of faithful answers (RAGTruth, MIT). A model reads it once; what nine in
+ten of them stay below is where the lines are drawn. The embedded default model's numbers are shipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from groundscope.data.contrast import draw_contrast
+from groundscope.errors import GroundscopeError, PrerequisiteError
+from groundscope.example import Example
+from groundscope.lm.cache import cache_dir
+from groundscope.text.spans import smooth
+from groundscope.trace.engine import trace_each
+from groundscope.trace.trace import Trace
+from groundscope.verdict import Threshold
+
+if TYPE_CHECKING:
+    from groundscope.detectors.base import Detector
+    from groundscope.lm.language_model import LanguageModel
+    from groundscope.lm.template import PromptTemplate
+
+# Share of faithful answers that are flagged, or that get a span.
+FALSE_ALARMS = 0.1
+_FORMAT = 1
+_log = logging.getLogger(__name__)
+
+
+def reference_sample() -> tuple[Example, ...]:
+    """Return the shipped sample of faithful answers."""
+    text = resources.files("groundscope.data").joinpath("faithful_sample.jsonl").read_text(encoding="utf-8")
+    return tuple(Example.from_dict(json.loads(line)) for line in text.splitlines() if line.strip())
+
+
+def reference_threshold(lm: LanguageModel, detector: Detector, template: PromptTemplate) -> Threshold:
+    """Return where to draw the lines for an untrained detector.
+
+    Looks in the shipped table, then in the user's cache; else the model reads the sample, which takes a
+    while once, and the result is kept in the cache.
+
+    Raises:
+        PrerequisiteError: If the model can read none of the sample.
+    """
+    key = _key(lm, detector, template)
+    shipped = json.loads(resources.files("groundscope.data").joinpath("thresholds.json").read_text(encoding="utf-8"))
+    if key in shipped:
+        return Threshold(**shipped[key])
+    try:
+        path = cache_dir() / "thresholds" / f"{key}.json"
+        if path.is_file():
+            return Threshold(**json.loads(path.read_text(encoding="utf-8")))
+    except (GroundscopeError, OSError, ValueError, TypeError):
+        path = None
+    _log.warning(
+        "No threshold is known for %s under %s: reading a sample of faithful answers once. "
+        "Give a threshold to skip this.",
+        detector.name,
+        lm.name,
+    )
+    threshold = measure_threshold(lm, detector, template, reference_sample())
+    if path is not None:
+        _keep(path, threshold)
+    return threshold
+
+
+def measure_threshold(
+    lm: LanguageModel, detector: Detector, template: PromptTemplate, sample: Sequence[Example]
+) -> Threshold:
+    """Let a model read faithful answers and draw the lines above nine in ten of them.
+
+    Raises:
+        PrerequisiteError: If it can read none of them.
+    """
+    renderer = lm.renderer(template)
+    layouts = [renderer.layout(item, [draw_contrast(item).passages]) for item in sample]
+    read = [trace for trace in trace_each(lm, layouts, detector.signals) if isinstance(trace, Trace)]
+    if not read:
+        raise PrerequisiteError(f"{lm.name} could read none of the reference sample; give a threshold yourself.")
+    scores = [detector.token_scores(trace) for trace in read]
+    responses = [detector.response_score(values) for values in scores]
+    peaks = [float(np.nanmax(smooth(values, detector.window))) for values in scores]
+    share = 1 - FALSE_ALARMS
+    return Threshold(
+        response=float(np.quantile(responses, share)),
+        span=float(np.quantile(peaks, share)),
+        source=f"above {share:.0%} of {len(read)} faithful answers of the shipped reference sample, read by {lm.name}",
+    )
+
+
+def _key(lm: LanguageModel, detector: Detector, template: PromptTemplate) -> str:
+    """Name of a measured threshold: everything that moves the scores."""
+    sample = hashlib.sha256("".join(item.response for item in reference_sample()).encode()).hexdigest()
+    content: dict[str, Any] = {
+        "format": _FORMAT,
+        "fingerprint": lm.fingerprint(template),
+        "detector": detector.name,
+        "params": detector.get_params(),
+        "window": detector.window,
+        "sample": sample,
+    }
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+    return f"{detector.name}-{digest}"
+
+
+def _keep(path: Path, threshold: Threshold) -> None:
+    """Write a measured threshold; a cache that cannot be written costs time, not the result."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = {"response": threshold.response, "span": threshold.span, "source": threshold.source}
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
+            json.dump(record, file)
+        Path(file.name).replace(path)
+    except OSError as exc:
+        _log.warning("The threshold could not be kept in %s: %s.", path, exc)

@@ -1,0 +1,46 @@
+"""Baselines that read the output distribution alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from groundscope.detectors.base import Detector, Scores
+
+if TYPE_CHECKING:
+    from groundscope.trace.trace import Trace
+
+
+class Perplexity(Detector):
+    """-log p(token), in nats; the response score is the logarithm of the perplexity."""
+
+    name = "perplexity"
+    summary = "surprise at each token, passages read"
+    reference = "perplexity"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that it reads."""
+        return ("token_logprob",)
+
+    def token_scores(self, trace: Trace) -> Scores:
+        """Score every response token, in nats, at least 0."""
+        return -trace["token_logprob"].astype(np.float64)
+
+
+class Entropy(Detector):
+    """Entropy of the output distribution before each token, in nats."""
+
+    name = "entropy"
+    summary = "uncertainty before each token, passages read"
+    reference = "predictive entropy; its mean is length-normalised entropy"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that it reads."""
+        return ("token_entropy",)
+
+    def token_scores(self, trace: Trace) -> Scores:
+        """Score every response token, in nats, at least 0."""
+        return trace["token_entropy"].astype(np.float64)

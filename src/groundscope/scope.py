@@ -1,0 +1,252 @@
+"""Scope: a model and a detector joined; text in, verdicts out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from groundscope.assembly import Assembler
+from groundscope.data.contrast import draw_contrast
+from groundscope.detectors.base import Detector
+from groundscope.detectors.registry import from_name
+from groundscope.detectors.thresholds import reference_threshold
+from groundscope.errors import ContextTooLongError, GroundscopeError, InputError, check_choice
+from groundscope.example import Example
+from groundscope.lm.language_model import LanguageModel
+from groundscope.lm.layout import Layout
+from groundscope.lm.render import LongContext, resolve_layouts
+from groundscope.lm.template import PromptTemplate
+from groundscope.text.refusals import is_refusal
+from groundscope.trace.engine import trace_each
+from groundscope.trace.trace import Trace
+from groundscope.verdict import Threshold, Verdict
+
+if TYPE_CHECKING:
+    import torch
+
+ContrastSource = Literal["auto", "pool", "examples"]
+DEFAULT_MODEL = "smollm2-135m"
+DEFAULT_DETECTOR = "contrast"
+# Examples looked ahead in a stream, so that random documents can be drawn from them.
+_LOOK_AHEAD = 64
+
+
+class Scope:
+    """Scores responses with one model and one detector.
+
+    Args:
+        lm: The model that reads.
+        detector: A detector, or its name.
+        threshold: Where to flag a response; by default measured on a shipped sample of faithful answers.
+        span_threshold: Where to report a span; by default like ``threshold``.
+        template: The prompt around question and passages.
+        long_context: What to do with a prompt longer than the model's context: ``refuse`` (outcome
+            ``too_long``) or ``chunk`` (several prompts, a token is supported if it is in any).
+        contrast: Where random documents come from: ``examples`` (the others given to :meth:`score_many`),
+            ``pool`` (built-in neutral passages), or ``auto`` (examples if there are others, else the pool).
+        seed: Seed of that draw.
+        batch_size: At most so many sequences in one pass.
+        evidence: Whether to record which passages the model looked at; needs attention.
+
+    Raises:
+        InputError: If a parameter is not understood.
+    """
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        detector: str | Detector = DEFAULT_DETECTOR,
+        *,
+        threshold: float | None = None,
+        span_threshold: float | None = None,
+        template: PromptTemplate | None = None,
+        long_context: LongContext = "refuse",
+        contrast: ContrastSource = "auto",
+        seed: int = 0,
+        batch_size: int = 8,
+        evidence: bool = True,
+    ) -> None:
+        check_choice("Scope", "long_context", long_context, ("refuse", "chunk"))
+        check_choice("Scope", "contrast", contrast, get_args(ContrastSource))
+        if batch_size < 1:
+            raise InputError(f"The 'batch_size' parameter of Scope must be at least 1. Got {batch_size} instead.")
+        for name, value in (("threshold", threshold), ("span_threshold", span_threshold)):
+            if value is not None and not float("-inf") < value < float("inf"):
+                raise InputError(f"The {name!r} parameter of Scope must be a finite number. Got {value!r} instead.")
+        self.lm = lm
+        self.detector = from_name(detector) if isinstance(detector, str) else detector
+        self.template = template or PromptTemplate()
+        self.long_context = long_context
+        self.contrast = contrast
+        self.seed = seed
+        self.batch_size = batch_size
+        self._renderer = lm.renderer(self.template)
+        self._given = (threshold, span_threshold)
+        self._threshold: Threshold | None = None
+        self._signals = self.detector.signals
+        if evidence and "attention" not in lm.anatomy.problems:
+            self._signals = (*self._signals, "passage_attention")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model: str | Path = DEFAULT_MODEL,
+        *,
+        detector: str | Detector = DEFAULT_DETECTOR,
+        dtype: str | torch.dtype | None = None,
+        device: str | torch.device | None = None,
+        **options: Any,
+    ) -> Scope:
+        """Load a model and join it with a detector.
+
+        Args:
+            model: See :meth:`groundscope.lm.language_model.LanguageModel.from_pretrained`.
+            detector: A detector, or its name.
+            dtype: Type of the weights.
+            device: Where they go.
+            **options: The constructor's other arguments.
+
+        Raises:
+            GroundscopeError: If the model cannot be loaded or a name is not known.
+        """
+        # Names are checked first: a typing error should not cost a model load.
+        resolved = from_name(detector) if isinstance(detector, str) else detector
+        return cls(LanguageModel.from_pretrained(model, dtype=dtype, device=device), resolved, **options)
+
+    @property
+    def threshold(self) -> Threshold:
+        """Where the lines are drawn; measured on first use if none was given."""
+        if self._threshold is None:
+            response, span = self._given
+            if response is None and span is None:
+                self._threshold = reference_threshold(self.lm, self.detector, self.template)
+            else:
+                either = float(response if response is not None else span or 0.0)
+                self._threshold = Threshold(
+                    either if response is None else response, either if span is None else span, "the caller"
+                )
+        return self._threshold
+
+    def score(
+        self,
+        question: str = "",
+        passages: Sequence[str] | str = (),
+        response: str = "",
+        *,
+        example: Example | None = None,
+    ) -> Verdict:
+        """Score one response.
+
+        Args:
+            question: The user's question; may be empty.
+            passages: The retrieved passages.
+            response: The answer to be checked.
+            example: All of these in one; excludes the others.
+
+        Returns:
+            The verdict. What cannot be scored (empty response, no passages, too long) is an outcome in it.
+
+        Raises:
+            InputError: If an argument is no text.
+            UnsupportedModelError: If the model cannot yield what the detector reads.
+        """
+        if example is None:
+            texts = (passages,) if isinstance(passages, str) else passages
+            example = Example(question=question, passages=texts, response=response)  # type: ignore[arg-type]
+        elif question or passages or response:
+            raise InputError("Give either an example or question, passages and response. Got both.")
+        return self._score_block([example], ())[0]
+
+    def score_many(
+        self, examples: Iterable[Example | Mapping[str, Any]], *, others: Sequence[Example] | None = None
+    ) -> Iterator[Verdict]:
+        """Score a stream; verdicts come in order, and one example that fails harms no other.
+
+        Args:
+            examples: Examples, or records for :meth:`groundscope.example.Example.from_dict`.
+            others: Where random documents are drawn from. By default all of ``examples`` if it is a
+                sequence, else those up to 64 ahead in the stream; give it to make draws independent of
+                where a stream is cut.
+        """
+        if isinstance(examples, Sequence):
+            items = [_as_example(item) for item in examples]
+            blocks: Iterable[list[Example | InputError]] = [items] if items else []
+        else:
+            iterator = iter(examples)
+            blocks = iter(lambda: [_as_example(item) for item in itertools.islice(iterator, _LOOK_AHEAD)], [])
+        for block in blocks:
+            pool = others if others is not None else [item for item in block if isinstance(item, Example)]
+            for start in range(0, len(block), self.batch_size):
+                yield from self._score_block(block[start : start + self.batch_size], pool)
+
+    def _score_block(self, items: Sequence[Example | InputError], others: Sequence[Example]) -> list[Verdict]:
+        assembler = Assembler(self.detector, self.lm.name, self.threshold)
+        verdicts: dict[int, Verdict] = {}
+        examples: dict[int, Example] = {}
+        layouts: dict[int, list[Layout]] = {}
+        for index, item in enumerate(items):
+            if isinstance(item, InputError):
+                verdicts[index] = assembler.unscored(Example("", (), ""), "failed", str(item))
+                continue
+            examples[index] = item
+            early = _early_verdict(assembler, item)
+            if early is not None:
+                verdicts[index] = early
+                continue
+            try:
+                layouts[index] = self._layouts(item, others)
+            except ContextTooLongError as exc:
+                verdicts[index] = assembler.unscored(item, "too_long", str(exc))
+            except GroundscopeError as exc:
+                verdicts[index] = assembler.unscored(item, "failed", str(exc))
+        flat = [(index, layout) for index, parts in layouts.items() for layout in parts]
+        results = trace_each(self.lm, [layout for _, layout in flat], self._signals, batch_size=self.batch_size)
+        traces: dict[int, list[Trace]] = {index: [] for index in layouts}
+        for (index, _), result in zip(flat, results, strict=True):
+            if isinstance(result, Trace):
+                traces[index].append(result)
+            else:
+                outcome: Literal["too_long", "failed"] = (
+                    "too_long" if isinstance(result, ContextTooLongError) else "failed"
+                )
+                verdicts[index] = assembler.unscored(examples[index], outcome, str(result))
+        for index, parts in traces.items():
+            if index not in verdicts:
+                verdicts[index] = assembler.verdict(examples[index], parts)
+        return [verdicts[index] for index in range(len(items))]
+
+    def _layouts(self, example: Example, others: Sequence[Example]) -> list[Layout]:
+        if not self.detector.uses_contrast:
+            return resolve_layouts(self._renderer, example, self.long_context)
+        document = draw_contrast(example, () if self.contrast == "pool" else others, self.seed)
+        if self.contrast == "examples" and document.info["source"] != "examples":
+            raise InputError(
+                "No other example with another context was given to draw a random document from. "
+                "Use contrast='pool' or 'auto', or score several examples with score_many."
+            )
+        return resolve_layouts(
+            self._renderer,
+            example,
+            self.long_context,
+            contrasts=[document.passages],
+            contrast_info=document.info,
+        )
+
+
+def _as_example(item: Example | Mapping[str, Any]) -> Example | InputError:
+    try:
+        return item if isinstance(item, Example) else Example.from_dict(item)
+    except InputError as exc:
+        return exc
+
+
+def _early_verdict(assembler: Assembler, example: Example) -> Verdict | None:
+    if not example.response.strip():
+        return assembler.unscored(example, "no_answer", "The response is empty.")
+    if is_refusal(example.response):
+        return assembler.unscored(example, "no_answer", "The response declines to answer; it claims nothing.")
+    if not any(passage.strip() for passage in example.passages):
+        return assembler.unscored(example, "no_context", "There is no passage to check the response against.")
+    return None
