@@ -20,9 +20,7 @@ assert not heavy, heavy
 
 
 def run(*arguments):
-    done = subprocess.run(
-        [sys.executable, *arguments], check=False, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, *arguments], check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

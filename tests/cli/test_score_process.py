@@ -17,9 +17,7 @@ from groundscope.lm.embedded import embedded_status
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not embedded_status(DEFAULT_MODEL).cached, reason="needs the embedded model in the cache"
-    ),
+    pytest.mark.skipif(not embedded_status(DEFAULT_MODEL).cached, reason="needs the embedded model in the cache"),
 ]
 COMMAND = [sys.executable, "-m", "groundscope", "score"]
 PASSAGE = "The tower was completed in 1889 by the engineers of the company and stands in Paris. " * 12
@@ -27,8 +25,7 @@ PASSAGE = "The tower was completed in 1889 by the engineers of the company and s
 
 def lines(count):
     records = (
-        {"id": f"r{i}", "context": PASSAGE, "response": f"It was completed in {1880 + i}."}
-        for i in range(count)
+        {"id": f"r{i}", "context": PASSAGE, "response": f"It was completed in {1880 + i}."} for i in range(count)
     )
     return "".join(json.dumps(record) + "\n" for record in records)
 
@@ -46,9 +43,7 @@ def test_one_short_example_takes_less_than_eight_seconds():
 def test_reader_that_goes_away_is_not_a_verdict(tmp_path):
     (tmp_path / "data.jsonl").write_text(lines(6))
     command = [*COMMAND, "data.jsonl", "--format", "json", "--batch-size", "1"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert json.loads(process.stdout.readline())["id"] == "r0"
     process.stdout.close()
     assert process.wait(120) == 141

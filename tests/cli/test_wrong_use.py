@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from groundscope.cli.main import app
+from groundscope.cli.main import app, main
 from groundscope.errors import InputError
 
 
@@ -82,10 +82,13 @@ def test_debug_shows_the_traceback(data):
     assert isinstance(done.exception, InputError)
 
 
-def test_what_is_not_ours_keeps_its_traceback(data, monkeypatch):
+def test_what_is_not_ours_keeps_its_traceback(data, monkeypatch, capsys):
     def broken(*_):
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("groundscope.cli.score.read_argument", broken)
-    done = CliRunner().invoke(app, ["score", *ONE])
-    assert isinstance(done.exception, ZeroDivisionError)
+    monkeypatch.setattr("sys.argv", ["groundscope", "score", *ONE])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 70
+    assert "ZeroDivisionError: a bug" in capsys.readouterr().err

@@ -170,8 +170,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 )
 def test_what_is_written_is_read(tmp_path_factory, rows, compress, mark, data):
     examples = [
-        Example(question, passages, response, id=f"r{i}")
-        for i, (question, passages, response) in enumerate(rows)
+        Example(question, passages, response, id=f"r{i}") for i, (question, passages, response) in enumerate(rows)
     ]
     lines = [json.dumps(e.to_dict(), ensure_ascii=data.draw(st.booleans())).encode() for e in examples]
     raw = (b"\xef\xbb\xbf" if mark else b"") + b"\n\n".join(lines)

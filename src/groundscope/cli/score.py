@@ -12,7 +12,7 @@ import typer
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
 from groundscope.data.verdicts import check_place, replace_text
 from groundscope.errors import InputError
-from groundscope.lm.catalog import DEFAULT_MODEL
+from groundscope.lm.catalog import DEFAULT_MODEL, is_embedded
 
 if TYPE_CHECKING:
     from groundscope.scope import Scope
@@ -23,7 +23,8 @@ _SUFFIXES: dict[str, Format] = {".html": "html", ".htm": "html", ".txt": "text"}
 EPILOG = (
     "Exit codes. 0: done. 1: flagged as unsupported (one example; a file only with --fail-on-flagged; never "
     "with --exit-zero). 2: wrong use, refused input or something missing. 3: a record could not be read or "
-    "scored. 70: a fault of groundscope's own, with a traceback. 130: interrupted. 141: the reader of the output went away."
+    "scored. 70: a fault of groundscope's own, with a traceback. 130: interrupted. 141: the reader of the "
+    "output went away."
 )
 
 
@@ -43,9 +44,13 @@ class Reading:
 
     def load(self) -> Scope:
         """Load the model and the detector; this is where torch is imported."""
+        from transformers.utils import logging
+
         from groundscope.lm.template import PromptTemplate
         from groundscope.scope import Scope
 
+        if is_embedded(self.model) or Path(self.model).exists():
+            logging.disable_progress_bar()  # for local files it only flashes by; for downloads it is wanted
         return Scope.from_pretrained(
             self.model,
             detector=self.detector,
