@@ -252,8 +252,8 @@ TABLE: list[dict[str, Any]] = [
         {**_MHA, "num_key_value_heads": 4, "moe_intermediate_size": 24, "n_routed_experts": 4}
         | {"num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1}
         | {"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8}
-        | {"v_head_dim": 12},
-        notes="latent attention: value heads (12) are not as wide as key heads (8 + 4)",
+        | {"v_head_dim": 10},
+        notes="latent attention: value heads (10) are not as wide as key heads (8 + 4)",
     ),
     _row("bloom", {**_GPT2, "hidden_size": 32}, refused="computes attention without the interface"),
     _row(
