@@ -85,9 +85,7 @@ class Family:
 
     @property
     def n_layers(self) -> int:
-        return next(
-            self.config[key] for key in ("num_hidden_layers", "n_layer", "n_layers") if key in self.config
-        )
+        return next(self.config[key] for key in ("num_hidden_layers", "n_layer", "n_layers") if key in self.config)
 
     @property
     def layers_with_attention(self) -> tuple[int, ...]:

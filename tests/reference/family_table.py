@@ -33,9 +33,7 @@ _LINEAR = {
 _GPT2 = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 3, "n_head": HEADS, "n_positions": 256, **_TOKENS}
 
 
-def _row(
-    name: str, config: dict[str, Any], *, model_type: str | None = None, **anatomy: Any
-) -> dict[str, Any]:
+def _row(name: str, config: dict[str, Any], *, model_type: str | None = None, **anatomy: Any) -> dict[str, Any]:
     return {"name": name, "model_type": model_type or name, "config": config, **anatomy}
 
 

@@ -18,9 +18,7 @@ class _OnlyFloat64(TorchDispatchMode):
     """Turns the casts to float32 that models hard-code (softmax, norms, rotary angles) into float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = {
-            key: torch.float64 if value is torch.float32 else value for key, value in (kwargs or {}).items()
-        }
+        kwargs = {key: torch.float64 if value is torch.float32 else value for key, value in (kwargs or {}).items()}
         return func(*args, **kwargs)
 
 

@@ -32,8 +32,7 @@ def test_attention_is_in_the_declared_layers(family_pass):
     family, twin, ids, got = family_pass
     layers = list(submodule(twin, family.layers))
     assert (
-        tuple(i for i, layer in enumerate(layers) if hasattr(layer, family.attention))
-        == family.layers_with_attention
+        tuple(i for i, layer in enumerate(layers) if hasattr(layer, family.attention)) == family.layers_with_attention
     )
     assert len(got.attentions) == len(family.layers_with_attention)
     for weights in got.attentions:
@@ -64,14 +63,9 @@ def test_mid_plus_ffn_is_the_layers_output(family_pass):
     added: list[torch.Tensor] = []
 
     def keep(module, args, output):
-        added.append(
-            (output[0] if isinstance(output, tuple) else output).detach().clone().reshape(len(ids), -1)
-        )
+        added.append((output[0] if isinstance(output, tuple) else output).detach().clone().reshape(len(ids), -1))
 
-    handles = [
-        layer.get_submodule(family.ffn).register_forward_hook(keep)
-        for layer in submodule(twin, family.layers)
-    ]
+    handles = [layer.get_submodule(family.ffn).register_forward_hook(keep) for layer in submodule(twin, family.layers)]
     again = read(twin, family, ids)
     for handle in handles:
         handle.remove()
@@ -83,9 +77,7 @@ def test_mid_plus_ffn_is_the_layers_output(family_pass):
 def test_states_are_normed_last_hidden_states(family_pass):
     _, twin, ids, got = family_pass
     with torch.no_grad():
-        last = twin(input_ids=torch.tensor([ids]), output_hidden_states=True, use_cache=False).hidden_states[
-            -1
-        ][0]
+        last = twin(input_ids=torch.tensor([ids]), output_hidden_states=True, use_cache=False).hidden_states[-1][0]
     np.testing.assert_allclose(got.states, last.numpy(), atol=1e-4)  # the library norms in float32
 
 

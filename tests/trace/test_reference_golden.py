@@ -84,9 +84,7 @@ def test_external_context_score_picks_the_most_attended_tenth():
     np.testing.assert_allclose(score, mean @ states[35] / np.linalg.norm(mean) / np.linalg.norm(states[35]))
     np.testing.assert_allclose(gap, (row[6] - row[7]) / row[6])
     few, _ = signals.external_context_score(row, [8, 9], states, 35)
-    np.testing.assert_allclose(
-        few, states[8] @ states[35] / np.linalg.norm(states[8]) / np.linalg.norm(states[35])
-    )
+    np.testing.assert_allclose(few, states[8] @ states[35] / np.linalg.norm(states[8]) / np.linalg.norm(states[35]))
 
 
 def test_passage_percentage_by_window_midpoint():
@@ -119,16 +117,12 @@ def embedded():
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_reference_equals_golden_values(embedded, path):
     golden = np.load(path, allow_pickle=False)
-    prompt, response, contrast = (
-        golden[key].tolist() for key in ("prompt_ids", "response_ids", "contrast_prompt_ids")
-    )
+    prompt, response, contrast = (golden[key].tolist() for key in ("prompt_ids", "response_ids", "contrast_prompt_ids"))
     passage, header = tuple(golden["passage"].tolist()), tuple(golden["header"].tolist())
     result = run(embedded, prompt, response, [passage], header, contrast)
     for name in SIGNALS:
         if name == "passage_attention":
-            np.testing.assert_allclose(
-                result[name][:, 0], golden["aggtruth_sum"].mean(axis=(1, 2)), rtol=1e-4
-            )
+            np.testing.assert_allclose(result[name][:, 0], golden["aggtruth_sum"].mean(axis=(1, 2)), rtol=1e-4)
             continue
         keep = np.ones(golden[name].shape, dtype=bool)
         if name == "external_context_score":
