@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -76,6 +77,7 @@ class Layout:
             )
         if any(len(ids) == 0 for ids in self.contrast_prompt_ids):
             raise LayoutError("A contrast prompt needs at least one token. Got an empty one instead.")
+        self._check_offsets()
 
     @classmethod
     def from_ids(
@@ -109,17 +111,33 @@ class Layout:
             nested = np.ndim(contrast_prompt_ids[0]) > 0
             rows = contrast_prompt_ids if nested else [contrast_prompt_ids]
             contrasts = tuple(_as_ids("contrast_prompt_ids", row) for row in rows)
-        ranges = tuple((int(start), int(end)) for start, end in passages)
+        ranges = tuple(_as_range("passages", item) for item in passages)
         return cls(
             prompt_ids=prompt,
             response_ids=_as_ids("response_ids", response_ids),
             passages=ranges,
-            header=(len(prompt), len(prompt)) if header is None else (int(header[0]), int(header[1])),
+            header=(len(prompt), len(prompt)) if header is None else _as_range("header", header),
             contrast_prompt_ids=contrasts,
             response=response,
-            response_offsets=response_offsets,
+            response_offsets=None if response_offsets is None else np.asarray(response_offsets),
             passage_numbers=tuple(range(len(ranges))),
         )
+
+    def _check_offsets(self) -> None:
+        offsets = self.response_offsets
+        if offsets is None:
+            return
+        if self.response is None:
+            raise LayoutError("Response offsets need the response's text. Got no 'response'.")
+        wanted = f"({len(self.response_ids)}, 2) integers, 0 <= start <= end <= {len(self.response)}"
+        array = np.asarray(offsets)
+        if array.shape != (len(self.response_ids), 2) or not np.issubdtype(array.dtype, np.integer):
+            raise LayoutError(
+                f"Response offsets must be {wanted}. Got shape {array.shape}, type {array.dtype} instead."
+            )
+        outside = (array[:, 0] < 0) | (array[:, 0] > array[:, 1]) | (array[:, 1] > len(self.response))
+        if outside.any():
+            raise LayoutError(f"Response offsets must be {wanted}. Got {array[outside][0].tolist()} instead.")
 
     @property
     def prompt_length(self) -> int:
@@ -145,7 +163,12 @@ class Layout:
 
 
 def _as_ids(name: str, values: Sequence[int] | Ids) -> Ids:
-    ids = np.asarray(values)
+    try:
+        ids = np.asarray(values)
+    except ValueError as exc:
+        raise LayoutError(
+            f"The {name!r} parameter of Layout must be a one-dimensional sequence of integers. Got {exc}."
+        ) from exc
     if ids.ndim != 1 or (ids.size and not np.issubdtype(ids.dtype, np.integer)):
         raise LayoutError(
             f"The {name!r} parameter of Layout must be a one-dimensional sequence of integers. "
@@ -155,3 +178,14 @@ def _as_ids(name: str, values: Sequence[int] | Ids) -> Ids:
     if ids.size and ids.min() < 0:
         raise LayoutError(f"The {name!r} parameter of Layout must hold token ids >= 0. Got {int(ids.min())} instead.")
     return ids
+
+
+def _as_range(name: str, value: Sequence[int]) -> tuple[int, int]:
+    try:
+        start, end = (operator.index(item) for item in value)
+    except (TypeError, ValueError) as exc:
+        raise LayoutError(
+            f"The {name!r} parameter of Layout must hold half-open token ranges (start, end) of integers. "
+            f"Got {value!r} instead."
+        ) from exc
+    return start, end

@@ -23,10 +23,10 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
 
     Raises:
         UnknownNameError: If the name looks like an embedded model's but is none.
-        PrerequisiteError: If files are missing or cannot be fetched.
-        InputError: If the files hold no causal language model.
+        PrerequisiteError: If files or packages are missing or cannot be fetched.
+        InputError: If the files hold no complete causal language model.
     """
-    path = Path(name)
+    path = Path(name).expanduser()
     try:
         if is_embedded(name):
             model, tokenizer = _from_folder(str(ensure_embedded(name)), dtype, False)
@@ -36,15 +36,18 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
             model, tokenizer = load_gguf(path, None if dtype == "auto" else dtype)
         else:
             _check_name(name, path)
-            model, tokenizer = _from_folder(name, dtype, trust_remote_code)
-    except (OSError, ValueError, ImportError, KeyError) as exc:
-        if isinstance(exc, GroundscopeError):
-            raise
+            model, tokenizer = _from_folder(str(path) if path.is_dir() else name, dtype, trust_remote_code)
+    except GroundscopeError:
+        raise
+    except Exception as exc:  # whatever files hold, the libraries that read them raise what they like
         first = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
-        raise PrerequisiteError(
-            f"The model {name!r} could not be loaded: {first} "
-            "Check the name and the network, or download it first and give the folder."
-        ) from exc
+        advice = (
+            "Check that it is a complete causal language model with its tokenizer."
+            if path.exists()
+            else "Check the name and the network, or download it first and give the folder."
+        )
+        kind = PrerequisiteError if isinstance(exc, (OSError, ImportError)) else InputError
+        raise kind(f"The model {name!r} could not be loaded: {first} {advice}") from exc
     model.eval()
     return model, tokenizer
 
@@ -53,11 +56,20 @@ def _from_folder(source: str, dtype: torch.dtype | str, trust_remote_code: bool)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-    return AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=trust_remote_code), tokenizer
+    model, report = AutoModelForCausalLM.from_pretrained(
+        source, dtype=dtype, trust_remote_code=trust_remote_code, output_loading_info=True
+    )
+    if missing := sorted(report["missing_keys"]):
+        # transformers fills them with random numbers and only warns.
+        raise InputError(
+            f"The model {source} is incomplete: {len(missing)} weight(s) are missing, first {missing[0]!r}. "
+            "Give a complete causal language model (not an encoder, a base model or an adapter)."
+        )
+    return model, tokenizer
 
 
 def _check_name(name: str, path: Path) -> None:
-    if path.is_dir():
+    if name and path.is_dir():
         if not (path / "config.json").is_file():
             raise InputError(f"The folder {name} holds no model: config.json is missing.")
     elif "/" not in name:

@@ -6,6 +6,9 @@ they are never trusted unchecked. A token that is a piece of one character gets 
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,67 +17,48 @@ import numpy.typing as npt
 from groundscope.errors import LayoutError
 
 Offsets = npt.NDArray[np.int64]
+Range = tuple[int, int]
 _MAX_PIECES = 32
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-def encode(tokenizer: Any, text: str, literal: bool = False) -> tuple[list[int], Offsets]:
+def encode(tokenizer: Any, text: str, untrusted: Sequence[Range] = ()) -> tuple[list[int], Offsets]:
     """Tokenise ``text`` without adding special tokens.
 
     Args:
         tokenizer: A transformers tokenizer.
         text: What to tokenise.
-        literal: Read the names of special tokens in ``text`` as ordinary text, as untrusted text must be.
+        untrusted: Character ranges that must not become special tokens. Where one holds the name of a
+            special token, the text is cut inside the name and the parts are tokenised on their own;
+            the tokenizer's settings are never touched, so threads may share it.
 
     Returns:
-        Token ids and their (token, 2) half-open code-point offsets.
+        Token ids and their (token, 2) half-open code-point offsets. Characters that the tokenizer drops
+        lie in no token; :func:`uncovered` finds them.
 
     Raises:
         LayoutError: If offsets can neither be had nor derived.
     """
-    if not text:
-        return [], np.zeros((0, 2), dtype=np.int64)
-    options: dict[str, Any] = {"add_special_tokens": False, "verbose": False}
-    if literal and holds_special_token(tokenizer, text):
-        options["split_special_tokens"] = True
-    if getattr(tokenizer, "is_fast", False):
-        encoded = tokenizer(text, return_offsets_mapping=True, **options)
-        offsets = np.asarray(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
-        if offsets_fit(text, offsets):
-            return list(encoded["input_ids"]), offsets
-        ids = list(encoded["input_ids"])
-    else:
-        ids = list(tokenizer(text, **options)["input_ids"])
-    return ids, derive_offsets(tokenizer, text, ids)
+    ids, offsets = _tokenise(tokenizer, text)
+    cuts = _cuts(tokenizer, text, ids, offsets, untrusted) if untrusted else []
+    if not cuts:
+        return ids, offsets
+    ids, parts = [], []
+    for start, end in pairwise((0, *cuts, len(text))):
+        inside = [(max(s, start) - start, min(e, end) - start) for s, e in untrusted if s < end and start < e]
+        part_ids, part_offsets = encode(tokenizer, text[start:end], inside)
+        ids += part_ids
+        parts.append(part_offsets + start)
+    return ids, np.concatenate(parts)
 
 
-def holds_special_token(tokenizer: Any, text: str) -> bool:
-    """Whether the name of a special token stands in the text."""
-    return any(token in text for token in tokenizer.all_special_tokens if token)
-
-
-def offsets_fit(text: str, offsets: Offsets) -> bool:
-    """Whether offsets are ordered, inside the text, and cover all of it but white space.
-
-    Two tokens may overlap only where they are pieces of the same character.
-    """
-    starts, ends = offsets[:, 0], offsets[:, 1]
-    if len(offsets) == 0 or (starts > ends).any() or (starts < 0).any() or (ends > len(text)).any():
-        return False
-    if (np.diff(starts) < 0).any() or (np.diff(ends) < 0).any():
-        return False
-    overlap = starts[1:] < ends[:-1]
-    if (overlap & (ends[:-1] - starts[1:] > 1)).any():
-        return False
-    return not uncovered(text, offsets)
-
-
-def uncovered(text: str, offsets: Offsets) -> list[tuple[int, int]]:
+def uncovered(text: str, offsets: Offsets) -> list[Range]:
     """Return the ranges of non-space characters that lie in no token."""
     inside = np.zeros(len(text) + 1, dtype=np.int64)
     np.add.at(inside, offsets[:, 0], 1)
     np.add.at(inside, offsets[:, 1], -1)
     bare = [i for i in np.flatnonzero(np.cumsum(inside)[:-1] == 0).tolist() if not text[i].isspace()]
-    ranges: list[tuple[int, int]] = []
+    ranges: list[Range] = []
     for i in bare:
         if ranges and ranges[-1][1] == i:
             ranges[-1] = (ranges[-1][0], i + 1)
@@ -93,14 +77,21 @@ def derive_offsets(tokenizer: Any, text: str, ids: list[int]) -> Offsets:
     position = first = 0
     for last in range(len(ids)):
         shown = _decode(tokenizer, ids[first : last + 1])
-        found = _match(text, position, shown)
-        if found is None:
+        found = _match(text, position, shown) if shown else None
+        # Pieces of a character are shown as U+FFFD, which the text may hold itself: take all its pieces.
+        more = _decode(tokenizer, ids[first : last + 2]) if _REPLACEMENT in shown and last + 1 < len(ids) else None
+        if found is None or shown == more:
             if last + 1 - first >= _MAX_PIECES:
                 break
             continue
+        while first < last and _decode(tokenizer, ids[first + 1 : last + 1]) == shown:
+            # This token adds nothing: a mark for the beginning of the text.
+            offsets[first] = found[0]
+            first += 1
         offsets[first : last + 1] = found
         position, first = found[1], last + 1
-    if first < len(ids) or not (text[position:].isspace() or position == len(text)) or uncovered(text, offsets):
+    offsets[first:] = position
+    if text[position:].strip() or _decode(tokenizer, ids[first:]).strip():
         raise LayoutError(
             f"The tokens of this text do not spell it from character {position} on "
             f"({text[position : position + 20]!r}), so spans cannot be located. "
@@ -109,11 +100,77 @@ def derive_offsets(tokenizer: Any, text: str, ids: list[int]) -> Offsets:
     return offsets
 
 
+def _tokenise(tokenizer: Any, text: str) -> tuple[list[int], Offsets]:
+    if not text:
+        return [], np.zeros((0, 2), dtype=np.int64)
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    options: dict[str, Any] = {"add_special_tokens": False, "verbose": False}
+    if getattr(tokenizer, "split_special_tokens", False):
+        options["split_special_tokens"] = False
+    encoded = tokenizer(text, return_offsets_mapping=fast, **options)
+    ids = list(encoded["input_ids"])
+    if fast:
+        offsets = np.asarray(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
+        if _ordered(text, offsets):
+            offsets = _with_marks(text, offsets)
+            if _dropped(tokenizer, text, uncovered(text, offsets)):
+                return ids, offsets
+    return ids, derive_offsets(tokenizer, text, ids)
+
+
+def _ordered(text: str, offsets: Offsets) -> bool:
+    """Whether offsets are ordered, inside the text, and overlap only in pieces of the same character."""
+    starts, ends = offsets[:, 0], offsets[:, 1]
+    if (starts > ends).any() or (starts < 0).any() or (ends > len(text)).any():
+        return False
+    if (np.diff(starts) < 0).any() or (np.diff(ends) < 0).any():
+        return False
+    wide = np.flatnonzero(ends[:-1] - starts[1:] > 1)
+    # Some normalisers compose several code points to one character before it is cut into bytes.
+    return all(len(unicodedata.normalize("NFKC", text[starts[i + 1] : ends[i]])) == 1 for i in wide)
+
+
+def _with_marks(text: str, offsets: Offsets) -> Offsets:
+    """Let tokens hold the marks that a normaliser joined to their last character (accents, Hangul letters)."""
+    ends = np.arange(len(text) + 1)
+    for start, end in uncovered(text, offsets):
+        if start and len(unicodedata.normalize("NFKC", text[start - 1 : end])) == 1:
+            ends[start] = end
+    return np.stack([offsets[:, 0], ends[offsets[:, 1]]], axis=1)
+
+
+def _dropped(tokenizer: Any, text: str, lost: Sequence[Range]) -> bool:
+    """Whether the tokenizer drops these characters wherever they stand (control characters, unknown ones)."""
+    if not lost:
+        return True
+    characters = "".join(sorted({character for start, end in lost for character in text[start:end]}))
+    ids = tokenizer(characters, add_special_tokens=False, verbose=False)["input_ids"]
+    return not _decode(tokenizer, list(ids)).strip()
+
+
+def _cuts(tokenizer: Any, text: str, ids: Sequence[int], offsets: Offsets, untrusted: Sequence[Range]) -> list[int]:
+    """Positions inside the names of special tokens that untrusted text holds."""
+    special = set(tokenizer.all_special_ids)
+    special.update(number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
+    cuts: list[int] = []
+    for position in np.flatnonzero(np.isin(ids, sorted(special))).tolist():
+        start, end = (int(value) for value in offsets[position])
+        name = text[start:end]
+        if not any(s < end and start < e for s, e in untrusted):
+            continue
+        if ids[position] == tokenizer.unk_token_id and str(tokenizer.unk_token) not in name:
+            continue
+        cut = start + len(name) - len(name.lstrip()) + 1
+        if cut < end:
+            cuts.append(cut)
+    return cuts
+
+
 def _decode(tokenizer: Any, ids: list[int]) -> str:
     return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
-def _match(text: str, position: int, shown: str) -> tuple[int, int] | None:
+def _match(text: str, position: int, shown: str) -> Range | None:
     """Range of ``shown`` at ``position``, where decoding may have dropped or added white space before it."""
     if text.startswith(shown, position):
         return position, position + len(shown)

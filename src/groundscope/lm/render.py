@@ -10,11 +10,15 @@ import numpy as np
 
 from groundscope.errors import ContextTooLongError, LayoutError, check_choice
 from groundscope.example import Example
-from groundscope.lm.layout import Layout, Segment, SegmentKind
-from groundscope.lm.offsets import Offsets, encode, holds_special_token
+from groundscope.lm.layout import Ids, Layout, Segment, SegmentKind
+from groundscope.lm.offsets import Offsets, encode
 from groundscope.lm.template import Piece, PromptTemplate
 
 LongContext = Literal["refuse", "chunk"]
+# Tokens kept free where texts are packed by the sum of their own tokens.
+_SPARE = 8
+# Stands for the user's turn where its place in a chat template is looked up.
+_MARK = "groundscope0user0turn"
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Renderer:
             LayoutError: If the template swallows the text or offsets cannot be had.
         """
         prompt_ids, segments = self._prompt(example.question, example.passages)
-        response_ids, offsets = encode(self.tokenizer, example.response, literal=True)
+        response_ids, offsets = _encode_whole(self.tokenizer, example.response)
         if not response_ids:
             raise LayoutError("The response has no tokens. Got an empty response; score it as 'no_answer' instead.")
         self._check_length(len(prompt_ids), len(response_ids))
@@ -103,21 +107,36 @@ class Renderer:
         numbers: list[int] = []
         texts: list[str] = []
         used = 0
+        between = self._count(self.template.separator) + 2
         for number, text in queue:
-            cost = self._count(text) + self._count(self.template.separator) + 2
+            cost = self._count(text) + between
             if texts and used + cost > room:
-                packed.append((_with_passages(example, texts), numbers))
+                packed += self._settled(example, numbers, texts)
                 numbers, texts, used = [], [], 0
             numbers, texts, used = [*numbers, number], [*texts, text], used + cost
-        packed.append((_with_passages(example, texts), numbers))
-        return packed
+        return packed + self._settled(example, numbers, texts)
+
+    def _settled(self, example: Example, numbers: list[int], texts: list[str]) -> list[tuple[Example, list[int]]]:
+        """Split a pack until it fits: tokens of texts that are joined may be more than those of its parts."""
+        part = _with_passages(example, texts)
+        if not texts or self.fits(part):
+            return [(part, numbers)]
+        if len(texts) == 1:
+            texts = self._cut(texts[0], self._count(texts[0]) // 2 + _SPARE)
+            numbers = numbers * len(texts)
+        if len(texts) == 1:
+            return [(part, numbers)]
+        half = len(texts) // 2
+        return self._settled(example, numbers[:half], texts[:half]) + self._settled(
+            example, numbers[half:], texts[half:]
+        )
 
     def fits(self, example: Example) -> bool:
         """Whether the example fits the model's context as it is."""
         if self.max_length is None:
             return True
         prompt_ids, _ = self._prompt(example.question, example.passages)
-        return len(prompt_ids) + len(encode(self.tokenizer, example.response, literal=True)[0]) <= self.max_length
+        return len(prompt_ids) + len(_encode_whole(self.tokenizer, example.response)[0]) <= self.max_length
 
     def _check_length(self, prompt: int, response: int) -> None:
         if self.max_length is not None and prompt + response > self.max_length:
@@ -127,20 +146,20 @@ class Renderer:
         """Tokens left for passages beside everything else."""
         limit = self.max_length or 0
         bare, _ = self._prompt(example.question, ("x",))
-        response = encode(self.tokenizer, example.response, literal=True)[0]
-        room = limit - len(bare) - len(response) - 8
-        if room < 16:
+        response = _encode_whole(self.tokenizer, example.response)[0]
+        room = limit - len(bare) - len(response) - _SPARE
+        if room < 2 * _SPARE:
             raise ContextTooLongError(
                 len(bare), len(response), limit, "Question and response leave no room for passages."
             )
         return room
 
     def _count(self, text: str) -> int:
-        return len(encode(self.tokenizer, text, literal=True)[0])
+        return len(_encode_whole(self.tokenizer, text)[0])
 
     def _cut(self, text: str, room: int) -> list[str]:
-        ids, offsets = encode(self.tokenizer, text, literal=True)
-        limit = room - 8
+        ids, offsets = _encode_whole(self.tokenizer, text)
+        limit = max(room - _SPARE, 1)
         if len(ids) <= limit:
             return [text]
         parts = []
@@ -149,8 +168,8 @@ class Renderer:
             first = int(np.searchsorted(offsets[:, 1], start, side="right"))
             stop = len(text) if first + limit >= len(ids) else int(offsets[first + limit, 0])
             if stop < len(text):
-                space = max(text.rfind(mark, start + 1, stop) for mark in (" ", "\n"))
-                stop = space + 1 if space > start else max(stop, start + 1)
+                space = next((i for i in range(stop - 1, start, -1) if text[i].isspace()), None)
+                stop = max(stop, start + 1) if space is None else space + 1
             parts.append(text[start:stop])
             start = stop
         return parts
@@ -162,44 +181,54 @@ class Renderer:
             ids, _ = self._prompt(question, kept)
             if len(ids) + response <= self.max_length:
                 break
-            kept = kept[:-1] if len(kept) > 1 else [kept[0][: len(kept[0]) // 2]]
+            kept = kept[:-1] if len(kept) > 1 else [part for part in (kept[0][: len(kept[0]) // 2],) if part]
         return kept
 
-    def _prompt(self, question: str, passages: Sequence[str]) -> tuple[Any, list[Segment]]:
-        pieces = self.template.pieces(question, passages)
-        text, parts, content = self._render(pieces)
-        ids, offsets = self._encode_prompt(text, content)
-        return _segments(ids, offsets, parts)
+    def _prompt(self, question: str, passages: Sequence[str]) -> tuple[Ids, list[Segment]]:
+        text, parts = self._render(self.template.pieces(question, passages))
+        untrusted = [(part.start, part.end) for part in parts if part.kind in ("passage", "question")]
+        ids, offsets = encode(self.tokenizer, text, untrusted)
+        begin = [] if getattr(self.tokenizer, "chat_template", None) else self._begin_ids()
+        return np.asarray([*begin, *ids], dtype=np.int64), _segments(len(begin), offsets, parts)
 
-    def _render(self, pieces: Sequence[Piece]) -> tuple[str, list[_Part], tuple[int, int]]:
-        """Render the prompt; returns it, what its characters are, and where the user's turn stands."""
+    def _render(self, pieces: Sequence[Piece]) -> tuple[str, list[_Part]]:
+        """Render the prompt; returns it and what its characters are."""
         content = "".join(piece.text for piece in pieces)
         if getattr(self.tokenizer, "chat_template", None):
-            text, header = self._render_chat(content)
+            text, (start, end), header = self._render_chat(content)
         else:
             system = f"{self.template.system}\n\n" if self.template.system else ""
             text = system + content + self.template.plain_header
-            header = len(text) - len(self.template.plain_header)
-        start = text.rfind(content, 0, header)
-        if start < 0:
-            # Some templates trim the turn.
-            trimmed = content.strip()
-            start = text.rfind(trimmed, 0, header) - (len(content) - len(content.lstrip()))
-            if not trimmed or text.rfind(trimmed, 0, header) < 0:
-                raise LayoutError(
-                    "The chat template changes the user's turn, so passages cannot be located in the prompt. "
-                    "Pass a template of your own, or load the tokenizer without its chat template."
-                )
-        parts = [_Part("system", 0, max(start, 0))]
-        position = start
+            start, end = len(system), len(system) + len(content)
+            header = end
+        # Where the template trims the turn, its outermost pieces lose characters.
+        position = start - content.find(text[start:end])
+        parts = [_Part("system", 0, start)]
         for piece in pieces:
-            parts.append(_Part(piece.kind, max(position, 0), position + len(piece.text), piece.index))
-            position += len(piece.text)
-        parts.append(_Part("instruction", min(position, header), header))
-        parts.append(_Part("header", header, len(text)))
-        return text, parts, (max(start, 0), min(position, header))
+            stop = position + len(piece.text)
+            parts.append(_Part(piece.kind, _clip(position, start, end), _clip(stop, start, end), piece.index))
+            position = stop
+        return text, [*parts, _Part("instruction", end, header), _Part("header", header, len(text))]
 
-    def _render_chat(self, content: str) -> tuple[str, int]:
+    def _render_chat(self, content: str) -> tuple[str, tuple[int, int], int]:
+        """Render by the chat template; returns the prompt, the range of the user's turn, and the header's start."""
+        text, closed = self._apply(content)
+        # The content's own text may occur elsewhere in the template, so its place is found with a mark.
+        before, _, after = self._apply(_MARK)[0].partition(_MARK)
+        start, end = len(before), len(text) - len(after)
+        kept = text[start:end] if text.startswith(before) and text.endswith(after) and start <= end else None
+        if kept not in (content, content.strip(), content.lstrip(), content.rstrip()):
+            raise LayoutError(
+                "The chat template changes the user's turn, so passages cannot be located in the prompt. "
+                "Pass a template of your own, or load the tokenizer without its chat template."
+            )
+        if text.startswith(closed) and end <= len(closed) < len(text):
+            return text, (start, end), len(closed)
+        # No header of its own: what stands after the user's turn opens the answer.
+        return text, (start, end), end
+
+    def _apply(self, content: str) -> tuple[str, str]:
+        """The prompt with and without the generation header."""
         messages = [{"role": "user", "content": content}]
         if self.template.system is not None:
             messages.insert(0, {"role": "system", "content": self.template.system})
@@ -207,28 +236,9 @@ class Renderer:
             text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
             closed = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
         except Exception as exc:  # templates are programs and raise what they like
-            raise LayoutError(f"The model's chat template refused the messages: {exc}.") from exc
-        if text.startswith(closed) and len(text) > len(closed):
-            return text, len(closed)
-        # No header of its own: what stands after the user's turn opens the answer.
-        end = text.rfind(content.strip())
-        return text, end + len(content.strip()) if end >= 0 else len(text)
-
-    def _encode_prompt(self, text: str, content: tuple[int, int]) -> tuple[list[int], Offsets]:
-        start, end = content
-        begin = [] if getattr(self.tokenizer, "chat_template", None) else self._begin_ids()
-        if holds_special_token(self.tokenizer, text[start:end]):
-            # Untrusted text that names a special token must not become one.
-            cuts = [(0, start, False), (start, end, True), (end, len(text), False)]
-        else:
-            cuts = [(0, len(text), False)]
-        ids: list[int] = list(begin)
-        offsets = [np.zeros((len(begin), 2), dtype=np.int64)]
-        for left, right, literal in cuts:
-            part_ids, part_offsets = encode(self.tokenizer, text[left:right], literal=literal)
-            ids += part_ids
-            offsets.append(part_offsets + left)
-        return ids, np.concatenate(offsets)
+            advice = "" if self.template.system is None else " Try a prompt template without a system message."
+            raise LayoutError(f"The model's chat template refused the messages: {exc}.{advice}") from exc
+        return str(text), str(closed)
 
     def _begin_ids(self) -> list[int]:
         bos = getattr(self.tokenizer, "bos_token_id", None)
@@ -256,16 +266,24 @@ def _with_passages(example: Example, passages: Sequence[str]) -> Example:
     return Example(question=example.question, passages=tuple(passages), response=example.response, id=example.id)
 
 
-def _segments(ids: list[int], offsets: Offsets, parts: Sequence[_Part]) -> tuple[Any, list[Segment]]:
-    """Give every prompt token to the part that holds its middle character."""
+def _encode_whole(tokenizer: Any, text: str) -> tuple[list[int], Offsets]:
+    return encode(tokenizer, text, [(0, len(text))])
+
+
+def _clip(position: int, low: int, high: int) -> int:
+    return min(max(position, low), high)
+
+
+def _segments(begin: int, offsets: Offsets, parts: Sequence[_Part]) -> list[Segment]:
+    """Give every prompt token to the part that holds its middle character, ``begin`` more to the first part."""
     owner = np.zeros(parts[-1].end + 1, dtype=np.int64)
     for number, part in enumerate(parts):
         owner[part.start : part.end] = number
     middle = np.maximum((offsets[:, 0] + offsets[:, 1] - 1) // 2, 0)
-    owners = np.maximum.accumulate(owner[middle])
+    owners = np.concatenate([np.zeros(begin, dtype=np.int64), np.maximum.accumulate(owner[middle])])
     segments: list[Segment] = []
     for number, part in enumerate(parts):
         start, end = (int(i) for i in np.searchsorted(owners, (number, number + 1)))
         if end > start or part.kind == "header":
             segments.append(Segment(part.kind, start, end, part.index))
-    return np.asarray(ids, dtype=np.int64), segments
+    return segments

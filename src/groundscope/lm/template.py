@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from groundscope.errors import InputError
+from groundscope.example import check_text
 
 PieceKind = Literal["instruction", "passage", "question"]
 _PLACEHOLDER = re.compile(r"\{(passages|question)\}")
@@ -55,6 +56,9 @@ class PromptTemplate:
     plain_header: str = "\n\nAnswer:"
 
     def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name != "system" or value is not None:
+                check_text(name, value)
         _check("user", self.user, {"passages": (1, 1), "question": (0, 1)})
         _check("user_without_question", self.user_without_question, {"passages": (1, 1), "question": (0, 0)})
 
@@ -62,25 +66,26 @@ class PromptTemplate:
     def from_file(cls, path: str | Path) -> PromptTemplate:
         """Read a template: a ``.json`` file with the fields above, or a text file that is the user's turn.
 
+        Line ends at the end of a text file belong to the file, not to the turn.
+
         Raises:
             InputError: If the file cannot be read or is no template.
         """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as exc:
             raise InputError(f"The template file {path} cannot be read: {exc}.") from exc
-        if path.suffix.lower() != ".json":
+        if path.suffix.lower() == ".json":
+            values = _fields_from(path, text, {item.name for item in fields(cls)})
+        else:
+            text = text.rstrip("\n")
             bare = _PLACEHOLDER.sub(lambda m: "" if m[1] == "question" else m[0], text)
-            return cls(user=text, user_without_question=bare)
+            values = {"user": text, "user_without_question": bare}
         try:
-            values = json.loads(text)
-        except json.JSONDecodeError as exc:
-            raise InputError(f"The template file {path} is not JSON: {exc}.") from exc
-        known = {item.name for item in fields(cls)}
-        if not isinstance(values, dict) or not set(values) <= known:
-            raise InputError(f"The template file {path} must be a JSON object with fields among {sorted(known)}.")
-        return cls(**values)
+            return cls(**values)
+        except InputError as exc:
+            raise InputError(f"The template file {path} is no template. {exc}") from exc
 
     def pieces(self, question: str, passages: Sequence[str]) -> list[Piece]:
         """Cut the user's turn into pieces whose texts join to it."""
@@ -104,11 +109,17 @@ class PromptTemplate:
         return hashlib.sha256(payload.encode()).hexdigest()[:16]
 
 
-def _check(name: str, text: object, allowed: dict[str, tuple[int, int]]) -> None:
-    if not isinstance(text, str):
-        raise InputError(
-            f"The {name!r} parameter of PromptTemplate must be a string. Got {type(text).__name__} instead."
-        )
+def _fields_from(path: Path, text: str, known: set[str]) -> dict[str, str]:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as exc:
+        raise InputError(f"The template file {path} is not JSON: {exc}.") from exc
+    if not isinstance(values, dict) or not set(values) <= known:
+        raise InputError(f"The template file {path} must be a JSON object with fields among {sorted(known)}.")
+    return values
+
+
+def _check(name: str, text: str, allowed: dict[str, tuple[int, int]]) -> None:
     for placeholder, (least, most) in allowed.items():
         count = text.count("{" + placeholder + "}")
         if not least <= count <= most:
