@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from groundscope.errors import UnsupportedModelError
+from groundscope.errors import NonFiniteError, UnsupportedModelError
 from groundscope.lm.interface import AttentionCall, AttentionTap, observing
 
 _FEED_FORWARD = ("mlp", "feed_forward", "block_sparse_moe", "moe", "ffn", "fc1", "shared_mlp", "experts")
@@ -136,7 +136,8 @@ def inspect_model(model: Any, tap: AttentionTap) -> Anatomy:
     """Watch one short pass and return the model's anatomy.
 
     Raises:
-        UnsupportedModelError: If the model has no stack of decoder layers.
+        UnsupportedModelError: If the model has no stack of decoder layers or no output matrix.
+        NonFiniteError: If the model produces NaN on ordinary tokens.
     """
     decoder = _decoder_of(model)
     layers = _layers_of(decoder)
@@ -148,7 +149,7 @@ def inspect_model(model: Any, tap: AttentionTap) -> Anatomy:
     problems: dict[str, str] = {}
     with torch.inference_mode():
         with tap.open(attention=False), _watching(decoder, layers, calls):
-            logits = model(**inputs).logits
+            logits = _checked_logits(model, model(**inputs))
         tapped = _tapped_logits(model, tap, inputs, calls)
         attention, heads = _attention_of(layers, calls, problems)
         if "attention" not in problems and (tapped is None or not _close(tapped, logits)):
@@ -156,6 +157,21 @@ def inspect_model(model: Any, tap: AttentionTap) -> Anatomy:
         mids = _mids_of(layers, calls, problems)
         unembedding = _unembedding_of(model, layers, calls, logits.double(), problems)
     return Anatomy(decoder, layers, attention, heads, mids, unembedding, problems)
+
+
+def _checked_logits(model: nn.Module, output: Any) -> Tensor:
+    logits = getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} yields no logits; a causal language model was expected. "
+            "Load it with AutoModelForCausalLM."
+        )
+    if bool(logits.isnan().any()):
+        raise NonFiniteError(
+            f"{type(model).__name__} produces NaN on ordinary tokens. "
+            "Check the weights; if they are float16, load the model with dtype='bfloat16' or 'float32'."
+        )
+    return logits
 
 
 def _tapped_logits(model: nn.Module, tap: AttentionTap, inputs: dict[str, Any], calls: _Calls) -> Tensor | None:
@@ -197,7 +213,7 @@ def _layers_of(decoder: nn.Module) -> tuple[nn.Module, ...]:
         raise UnsupportedModelError(
             f"{type(decoder).__name__} keeps its layers in no list; groundscope reads stacks of decoder layers only."
         )
-    return tuple(max(lists, key=lambda modules: len(modules)))
+    return tuple(max(lists, key=lambda modules: sum(1 for _ in modules)))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -182,17 +183,17 @@ AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
 class _Switch:
     """Sets attributes while somebody needs them, and puts them back when the last one leaves."""
 
-    def __init__(self, changes: Callable[[], Iterator[tuple[object, str, object]]]) -> None:
+    def __init__(self, changes: Callable[[nn.Module], Iterator[tuple[object, str, object]]]) -> None:
         self._changes = changes
         self._lock = threading.Lock()
         self._users = 0
         self._before: list[tuple[object, str, object]] = []
 
     @contextmanager
-    def open(self) -> Iterator[None]:
+    def open(self, model: nn.Module) -> Iterator[None]:
         with self._lock:
             if self._users == 0:
-                for target, name, value in self._changes():
+                for target, name, value in self._changes(model):
                     self._before.append((target, name, getattr(target, name)))
                     setattr(target, name, value)
             self._users += 1
@@ -205,6 +206,11 @@ class _Switch:
                     setattr(*self._before.pop())
 
 
+# One pair per model, however many taps there are on it: only the last one out may put things back.
+_SWITCHES: WeakKeyDictionary[nn.Module, tuple[_Switch, _Switch]] = WeakKeyDictionary()
+_SWITCHES_LOCK = threading.Lock()
+
+
 class AttentionTap:
     """Switches one model to our attention function, or to evaluation mode, while at least one pass runs.
 
@@ -213,8 +219,10 @@ class AttentionTap:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._attention = _Switch(lambda: _attention_changes(model))
-        self._evaluation = _Switch(lambda: _evaluation_changes(model))
+        self._model = model
+        with _SWITCHES_LOCK:
+            pair = _SWITCHES.setdefault(model, (_Switch(_attention_changes), _Switch(_evaluation_changes)))
+        self._attention, self._evaluation = pair
 
     @contextmanager
     def open(self, attention: bool = True) -> Iterator[None]:
@@ -224,9 +232,9 @@ class AttentionTap:
             attention: Whether attention is to pass by our function; without it the model's own one runs.
         """
         with ExitStack() as stack:
-            stack.enter_context(self._evaluation.open())
+            stack.enter_context(self._evaluation.open(self._model))
             if attention:
-                stack.enter_context(self._attention.open())
+                stack.enter_context(self._attention.open(self._model))
             yield
 
 
