@@ -36,7 +36,7 @@ class Detector(ABC):
     reference: ClassVar[str]
     needs_training: ClassVar[bool] = False
     aggregation: ClassVar[str] = "mean over tokens"
-    window: ClassVar[int] = 8
+    window: ClassVar[int] = 16
 
     @property
     @abstractmethod

@@ -52,7 +52,7 @@ def reference_threshold(lm: LanguageModel, detector: Detector, template: PromptT
     Raises:
         PrerequisiteError: If the model can read none of the sample.
     """
-    key = _key(lm, detector, template)
+    key = threshold_key(lm, detector, template)
     shipped = json.loads(resources.files("groundscope.data").joinpath("thresholds.json").read_text(encoding="utf-8"))
     if key in shipped:
         return Threshold(**shipped[key])
@@ -82,23 +82,40 @@ def measure_threshold(
     Raises:
         PrerequisiteError: If it can read none of them.
     """
-    renderer = lm.renderer(template)
-    layouts = [renderer.layout(item, [draw_contrast(item).passages]) for item in sample]
-    read = [trace for trace in trace_each(lm, layouts, detector.signals) if isinstance(trace, Trace)]
-    if not read:
+    traces = read_sample(lm, detector.signals, template, sample)
+    if not traces:
         raise PrerequisiteError(f"{lm.name} could read none of the reference sample; give a threshold yourself.")
-    scores = [detector.token_scores(trace) for trace in read]
+    return draw_lines(detector, traces, lm.name)
+
+
+def read_sample(
+    lm: LanguageModel, signals: Sequence[str], template: PromptTemplate, sample: Sequence[Example]
+) -> list[Trace]:
+    """Let a model read faithful answers against the built-in pool of random documents; skips what it cannot read."""
+    renderer = lm.renderer(template)
+    layouts = []
+    for item in sample:
+        try:
+            layouts.append(renderer.layout(item, [draw_contrast(item).passages]))
+        except GroundscopeError as exc:
+            _log.info("Left %s out of the reference sample: %s", item.id, exc)
+    return [trace for trace in trace_each(lm, layouts, signals) if isinstance(trace, Trace)]
+
+
+def draw_lines(detector: Detector, traces: Sequence[Trace], model: str) -> Threshold:
+    """Draw the lines above nine in ten faithful answers: above their scores, and above their highest stretches."""
+    scores = [detector.token_scores(trace) for trace in traces]
     responses = [detector.response_score(values) for values in scores]
     peaks = [float(np.nanmax(smooth(values, detector.window))) for values in scores]
     share = 1 - FALSE_ALARMS
     return Threshold(
         response=float(np.quantile(responses, share)),
         span=float(np.quantile(peaks, share)),
-        source=f"above {share:.0%} of {len(read)} faithful answers of the shipped reference sample, read by {lm.name}",
+        source=f"above {share:.0%} of {len(traces)} faithful answers of the shipped reference sample, read by {model}",
     )
 
 
-def _key(lm: LanguageModel, detector: Detector, template: PromptTemplate) -> str:
+def threshold_key(lm: LanguageModel, detector: Detector, template: PromptTemplate) -> str:
     """Name of a measured threshold: everything that moves the scores."""
     sample = hashlib.sha256("".join(item.response for item in reference_sample()).encode()).hexdigest()
     content: dict[str, Any] = {

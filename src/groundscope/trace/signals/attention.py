@@ -159,7 +159,9 @@ class AttentionRows:
             new_count = visible[0, :, g.header :].sum(-1)
         mean = total / count.clamp(min=1)
         new_mean = new / new_count.clamp(min=1)
-        ratio = torch.where(mean + new_mean > 0, mean / (mean + new_mean), torch.zeros_like(mean))
+        both = mean + new_mean
+        # Compared with zero, not "> 0": NaN must stay NaN and be reported.
+        ratio = torch.where(both == 0, torch.zeros_like(mean), mean / both)
         # Without a header the first token has nothing new to look back from: the ratio is 1 by definition.
         return torch.where(new_count == 0, torch.ones_like(ratio), ratio)
 
