@@ -45,8 +45,9 @@ def tiny_tokenizer():
 def build_tiny_llama(vocabulary: int, context: int = TINY_CONTEXT):
     """A llama of three layers whose attention, norms and biases are anything but uniform."""
     import torch
-    from reference import families
     from transformers import LlamaConfig, LlamaForCausalLM
+
+    from reference import families
 
     config = LlamaConfig(
         vocab_size=vocabulary,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference import VOCAB, families
-from reference.families import FAMILIES, SUPPORTED, submodule
 
 import groundscope as gs
 from groundscope.errors import NonFiniteError, UnsupportedModelError
 from groundscope.lm.blocks import inspect_model
 from groundscope.lm.interface import AttentionTap
+from reference import VOCAB, families
+from reference.families import FAMILIES, SUPPORTED, submodule
 
 
 def inspect(model):

@@ -7,7 +7,6 @@ import threading
 import numpy as np
 import pytest
 import torch
-from reference import WINDOW, families
 from transformers.cache_utils import DynamicCache
 
 from groundscope.lm.interface import (
@@ -20,6 +19,7 @@ from groundscope.lm.interface import (
     observing,
     softmax_,
 )
+from reference import WINDOW, families
 
 # With grouped heads, windows, a soft-cap, sinks, and scores scaled otherwise than by the head size.
 FAMILIES = ("llama", "mistral", "gemma2", "gemma3_text", "gpt_oss", "gpt2", "granite", "qwen3")

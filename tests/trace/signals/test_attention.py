@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-import reference.signals
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reference.signals
 from groundscope.lm.interface import AttentionCall
 from groundscope.trace.signals.attention import AttentionRows, RowGeometry, aggregate_passages, context_scores
 
@@ -174,8 +174,8 @@ def test_blocks_do_not_change_anything(monkeypatch):
         rows.add_layer(call)
         parts.append(rows.parts)
     assert set(parts[0]) == {*HEADS, "external_context_score", "passage_attention"}
-    for name, (whole,) in parts[0].items():
-        cut = parts[1][name][0]
+    for name in parts[0]:
+        whole, cut = parts[0][name][0], parts[1][name][0]
         if name == "external_context_score":
             whole, cut = whole.sort(-1).values, cut.sort(-1).values
         torch.testing.assert_close(cut, whole, rtol=1e-6, atol=1e-7)

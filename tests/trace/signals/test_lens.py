@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-import reference.signals
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
+import reference.signals
 from groundscope.lm.blocks import Unembedding
 from groundscope.trace.signals.lens import jensen_shannon, lens_signals
 from groundscope.trace.signals.output import entropy, log_softmax_

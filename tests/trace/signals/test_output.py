@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import reference.signals
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_softmax, logsumexp, softmax
 
+import reference.signals
 from groundscope.lm.blocks import Unembedding
 from groundscope.trace.signals import output
 from groundscope.trace.signals.output import contrast_signals, output_signals
