@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -72,6 +73,8 @@ class Scope:
         check_choice("Scope", "contrast", contrast, get_args(ContrastSource))
         if batch_size < 1:
             raise InputError(f"The 'batch_size' parameter of Scope must be at least 1. Got {batch_size} instead.")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InputError(f"The 'seed' parameter of Scope must be an integer of at least 0. Got {seed!r} instead.")
         for name, value in (("threshold", threshold), ("span_threshold", span_threshold)):
             if value is not None and not float("-inf") < value < float("inf"):
                 raise InputError(f"The {name!r} parameter of Scope must be a finite number. Got {value!r} instead.")
@@ -169,10 +172,18 @@ class Scope:
             others: Where random documents are drawn from. By default all of ``examples`` if it is a
                 sequence, else those up to 64 ahead in the stream; give it to make draws independent of
                 where a stream is cut.
+
+        Raises:
+            InputError: If ``examples`` is a single example.
         """
+        if isinstance(examples, (str, Mapping, Example)):
+            raise InputError(
+                f"The 'examples' parameter of score_many must be an iterable of examples or records. "
+                f"Got one {type(examples).__name__} instead; put it in a list."
+            )
         if isinstance(examples, Sequence):
             items = [_as_example(item) for item in examples]
-            blocks: Iterable[list[Example | InputError]] = [items] if items else []
+            blocks: Iterable[list[Example | _BadRecord]] = [items] if items else []
         else:
             iterator = iter(examples)
             blocks = iter(lambda: [_as_example(item) for item in itertools.islice(iterator, _LOOK_AHEAD)], [])
@@ -181,14 +192,14 @@ class Scope:
             for start in range(0, len(block), self.batch_size):
                 yield from self._score_block(block[start : start + self.batch_size], pool)
 
-    def _score_block(self, items: Sequence[Example | InputError], others: Sequence[Example]) -> list[Verdict]:
+    def _score_block(self, items: Sequence[Example | _BadRecord], others: Sequence[Example]) -> list[Verdict]:
         assembler = Assembler(self.detector, self.lm.name, self.threshold)
         verdicts: dict[int, Verdict] = {}
         examples: dict[int, Example] = {}
         layouts: dict[int, list[Layout]] = {}
         for index, item in enumerate(items):
-            if isinstance(item, InputError):
-                verdicts[index] = assembler.unscored(Example("", (), ""), "failed", str(item))
+            if isinstance(item, _BadRecord):
+                verdicts[index] = assembler.unscored(Example("", (), "", id=item.id), "failed", item.reason)
                 continue
             examples[index] = item
             early = _early_verdict(assembler, item)
@@ -235,11 +246,20 @@ class Scope:
         )
 
 
-def _as_example(item: Example | Mapping[str, Any]) -> Example | InputError:
+@dataclass(frozen=True)
+class _BadRecord:
+    """A record that is no example: what it calls itself, if anything, and what is wrong with it."""
+
+    id: str | None
+    reason: str
+
+
+def _as_example(item: Example | Mapping[str, Any]) -> Example | _BadRecord:
     try:
         return item if isinstance(item, Example) else Example.from_dict(item)
     except InputError as exc:
-        return exc
+        identifier = item.get("id") if isinstance(item, Mapping) else None
+        return _BadRecord(None if identifier is None else str(identifier), str(exc))
 
 
 def _early_verdict(assembler: Assembler, example: Example) -> Verdict | None:

@@ -46,15 +46,17 @@ def draw_contrast(example: Example, others: Sequence[Example] = (), seed: int = 
             is left, passages of the built-in pool are taken, up to the length of the example's own.
         seed: Seed of the draw.
     """
-    candidates = sorted(
-        {other.passages: other.id for other in others if _differs(example, other)}.items(),
-        key=lambda item: item[0],
-    )
+    # Where several examples share a context, the smallest identifier stands for them: no order decides.
+    found: dict[tuple[str, ...], str] = {}
+    for other in others:
+        if _differs(example, other):
+            found[other.passages] = min(other.id or "", found.get(other.passages, other.id or ""))
+    candidates = sorted(found.items())
     generator = np.random.default_rng(_seed(example, seed))
     if candidates:
         passages, identifier = candidates[int(generator.integers(len(candidates)))]
-        return ContrastDocument(passages, {"source": "examples", "which": identifier, "seed": seed})
-    pool = neutral_passages()
+        return ContrastDocument(passages, {"source": "examples", "which": identifier or None, "seed": seed})
+    pool = [passage for passage in neutral_passages() if passage not in example.passages]
     wanted = sum(len(passage) for passage in example.passages)
     taken: list[str] = []
     for index in generator.permutation(len(pool)).tolist():

@@ -67,8 +67,8 @@ class Detector(ABC):
 
     def get_params(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        names = list(inspect.signature(type(self).__init__).parameters)[1:]
-        return {name: getattr(self, name) for name in names}
+        # Of the class: object.__init__, which detectors without parameters inherit, claims to take *args.
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())

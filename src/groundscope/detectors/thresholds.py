@@ -56,12 +56,10 @@ def reference_threshold(lm: LanguageModel, detector: Detector, template: PromptT
     shipped = json.loads(resources.files("groundscope.data").joinpath("thresholds.json").read_text(encoding="utf-8"))
     if key in shipped:
         return Threshold(**shipped[key])
-    try:
-        path = cache_dir() / "thresholds" / f"{key}.json"
-        if path.is_file():
-            return Threshold(**json.loads(path.read_text(encoding="utf-8")))
-    except (GroundscopeError, OSError, ValueError, TypeError):
-        path = None
+    path = _path(key)
+    kept = None if path is None else _kept(path)
+    if kept is not None:
+        return kept
     _log.warning(
         "No threshold is known for %s under %s: reading a sample of faithful answers once. "
         "Give a threshold to skip this.",
@@ -128,6 +126,23 @@ def threshold_key(lm: LanguageModel, detector: Detector, template: PromptTemplat
     }
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()[:16]
     return f"{detector.name}-{digest}"
+
+
+def _path(key: str) -> Path | None:
+    try:
+        return cache_dir() / "thresholds" / f"{key}.json"
+    except GroundscopeError:
+        return None
+
+
+def _kept(path: Path) -> Threshold | None:
+    """Return the threshold kept in a file; ``None`` where there is none or the file is damaged."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        threshold = Threshold(float(record["response"]), float(record["span"]), str(record["source"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return threshold if np.isfinite([threshold.response, threshold.span]).all() else None
 
 
 def _keep(path: Path, threshold: Threshold) -> None:

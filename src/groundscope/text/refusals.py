@@ -7,28 +7,43 @@ import re
 from groundscope.text.sentences import split_sentences
 
 _MAX_LENGTH = 240
-_SOURCE = r"(?:the |this |these |given |provided |above )*(?:context|passages?|documents?|information|text|sources?)"
+_NOT = r"(?:can(?: ?not|'t)|could(?: not|n't)|do(?:es)?(?: not|n't)|am unable to|am not able to|'m unable to|unable to)"
+_SOURCE = (
+    r"(?:the |this |these |given |provided |above |available )*"
+    r"(?:context|passages?|documents?|information|text|sources?)"
+)
+_LEARN = (
+    r"(?:know|answer|find|determine|provide|"
+    r"(?:say|tell)(?= *[.!]?$| (?:you|for|with|whether|if|when|who|what|where|which|why|how|from|based)\b))\b"
+)
 _REFUSAL = re.compile(
-    r"^(?:"
-    r"(?:i(?:'m| am) )?(?:sorry|afraid)\b.{0,40}(?:can(?:no|')t|unable|not|don't|do not)\b"
-    r"|i(?:'m| am) (?:unable|not able) to (?:answer|find|provide|determine)"
-    r"|(?:i )?(?:don't|do not|can(?:no|')t|cannot|could not|couldn't) (?:know|answer|find|determine|provide|say|tell)\b"
-    r"|(?:unable|not able) to (?:answer|find|determine|provide)"
-    r"|no (?:answer|information|relevant information)\b"
-    rf"|(?:based on|according to|from|with) {_SOURCE}[,:]? "
-    r"(?:i |it is |it's )?(?:unable|cannot|can't|not possible|impossible)"
-    rf"|{_SOURCE} (?:do(?:es)?(?: not|n't)) (?:contain|provide|mention|say|include|have|give|answer)"
-    r")",
+    rf"(?:(?:i(?:'m| am) )?(?:sorry|afraid)[,:]?(?: but)?(?: that)? )?"
+    rf"(?:(?:based on|according to|from|with) {_SOURCE}[,:]? )?"
+    rf"(?:(?:i |we )?{_NOT} "
+    rf"(?:be (?:answered|determined|found)\b|have (?:enough|any|the|that) (?:\w+ )?information\b|{_LEARN})"
+    rf"|(?:it is |it's )?(?:not possible|impossible) to {_LEARN}"
+    rf"|(?:there is |there's )?no (?:relevant )?(?:answer|information)(?= *[.!]?$|[^.]* {_SOURCE}\b)"
+    rf"|{_SOURCE} {_NOT} (?:contain|provide|mention|say|include|have|give|answer)\b)",
     re.IGNORECASE,
+)
+# What may bring in a claim after all: "The text does not say when, but it was in 1887."
+_MORE = re.compile(
+    r"\d|[;:\u2013\u2014]|\b(?:but|however|though|although|yet|only|except|instead|while|whereas)\b", re.IGNORECASE
 )
 
 
 def is_refusal(text: str) -> bool:
     """Whether a short text as a whole declines to answer.
 
-    Every sentence must do so: a refusal followed by a claim is an answer.
+    Every sentence must do so and say nothing else: a refusal followed by a claim is an answer. In doubt it is
+    an answer, for that one is scored.
     """
     if len(text) > _MAX_LENGTH:
         return False
     sentences = [text[start:end].replace("\u2019", "'") for start, end in split_sentences(text)]
-    return bool(sentences) and all(_REFUSAL.match(sentence) for sentence in sentences)
+    return bool(sentences) and all(map(_declines, sentences))
+
+
+def _declines(sentence: str) -> bool:
+    match = _REFUSAL.match(sentence)
+    return match is not None and not _MORE.search(sentence, match.end())
