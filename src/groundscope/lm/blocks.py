@@ -111,25 +111,17 @@ class Anatomy:
 
 @dataclass
 class _Calls:
-    """What the modules received and returned during the probe."""
+    """What the modules received and returned during the probe; observes attention itself."""
 
-    attention: list[tuple[nn.Module, int]] = field(default_factory=list)
+    heads: list[tuple[nn.Module, int]] = field(default_factory=list)
     layer_in: dict[int, Tensor | None] = field(default_factory=dict)
     layer_out: dict[int, Tensor | None] = field(default_factory=dict)
     children: dict[int, list[_Child]] = field(default_factory=dict)
     tail: list[tuple[nn.Module, Tensor | None, Tensor | None]] = field(default_factory=list)
     last_hidden: Tensor | None = None
 
-    def attention_call(self, call: AttentionCall) -> None:
-        self.attention.append((call.module, call.query.shape[1]))
-
-
-class _Recorder:
-    def __init__(self, calls: _Calls) -> None:
-        self._calls = calls
-
     def attention(self, call: AttentionCall) -> None:
-        self._calls.attention_call(call)
+        self.heads.append((call.module, call.query.shape[1]))
 
 
 def inspect_model(model: Any, tap: AttentionTap) -> Anatomy:
@@ -177,11 +169,11 @@ def _checked_logits(model: nn.Module, output: Any) -> Tensor:
 def _tapped_logits(model: nn.Module, tap: AttentionTap, inputs: dict[str, Any], calls: _Calls) -> Tensor | None:
     """Logits with attention passing by our function; ``None`` if the model cannot run that way."""
     try:
-        with tap.open(), observing(_Recorder(calls)):
+        with tap.open(), observing(calls):
             return model(**inputs).logits  # type: ignore[no-any-return]
     except (AttributeError, TypeError, ValueError, RuntimeError):
         # Old attention code expects masks that the interface does not make; it is then read without attention.
-        calls.attention.clear()
+        calls.heads.clear()
         return None
 
 
@@ -227,20 +219,20 @@ def _watching(decoder: nn.Module, layers: tuple[nn.Module, ...], calls: _Calls) 
             calls.children[index] = []
             stack.callback(
                 layer.register_forward_pre_hook(
-                    lambda _m, a, k, i=index: calls.layer_in.__setitem__(i, _first(a, k)), with_kwargs=True
+                    lambda _m, a, k, i=index: calls.layer_in.__setitem__(i, first_tensor(a, k)), with_kwargs=True
                 ).remove
             )
             for name, child in layer.named_children():
                 watch(
                     child,
                     lambda m, a, k, out, i=index, n=name: calls.children[i].append(
-                        (m, n, _first(a, k), tensor_of(out))
+                        (m, n, first_tensor(a, k), tensor_of(out))
                     ),
                 )
             watch(layer, lambda _m, _a, _k, out, i=index: calls.layer_out.__setitem__(i, tensor_of(out)))
         for child in decoder.children():
             if not isinstance(child, nn.ModuleList):
-                watch(child, lambda m, a, k, out: calls.tail.append((m, _first(a, k), tensor_of(out))))
+                watch(child, lambda m, a, k, out: calls.tail.append((m, first_tensor(a, k), tensor_of(out))))
         watch(decoder, lambda _m, _a, _k, out: setattr(calls, "last_hidden", tensor_of(out)))
         yield
 
@@ -254,10 +246,6 @@ def tensor_of(output: Any) -> Tensor | None:
     if isinstance(output, (tuple, list)) and output and isinstance(output[0], Tensor):
         return output[0]
     return None
-
-
-def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    return first_tensor(args, kwargs)
 
 
 def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
@@ -281,14 +269,14 @@ def _attention_of(
     layers: tuple[nn.Module, ...], calls: _Calls, problems: dict[str, str]
 ) -> tuple[dict[nn.Module, int], int]:
     owner = {module: index for index, layer in enumerate(layers) for module in layer.modules()}
-    attention = {module: owner[module] for module, _ in calls.attention if module in owner}
-    heads = {count for module, count in calls.attention if module in owner}
+    attention = {module: owner[module] for module, _ in calls.heads if module in owner}
+    heads = {count for module, count in calls.heads if module in owner}
     if not attention:
         problems["attention"] = (
             "none of its layers calls transformers' attention interface (old attention code, or a purely "
             "recurrent model). Detectors that need no attention, such as 'contrast', still work."
         )
-    elif len(set(attention.values())) != len(attention) or len(calls.attention) != len(attention):
+    elif len(set(attention.values())) != len(attention) or len(calls.heads) != len(attention):
         problems["attention"] = "a layer runs attention more than once, so its heads cannot be told apart."
     elif len(heads) != 1:
         problems["attention"] = f"its layers differ in their number of heads ({sorted(heads)})."

@@ -21,6 +21,7 @@ class PassCapture:
         attention: Collectors of the sequences whose attention is wanted.
         lens: Geometry of the sequences whose residual stream is wanted.
         with_mids: Whether the residual before the feed-forward block is wanted too.
+        batch_size: Sequences in the batch.
 
     Attributes:
         outs: Per batch index, the layers' outputs at the predicting rows, (token, channel) each.
@@ -33,11 +34,13 @@ class PassCapture:
         attention: Sequence[AttentionRows],
         lens: Sequence[RowGeometry],
         with_mids: bool,
+        batch_size: int,
     ) -> None:
         self._anatomy = anatomy
         self._attention = attention
         self._lens = lens
         self._with_mids = with_mids
+        self._batch_size = batch_size
         self.outs: dict[int, list[Tensor]] = {g.batch: [] for g in lens}
         self.mids: dict[int, list[Tensor]] = {g.batch: [] for g in lens}
         self._branch: Tensor | None = None
@@ -95,9 +98,3 @@ class PassCapture:
             if self._branch is not None:
                 self.mids[g.batch].append(out - self._rows(self._branch.view_as(hidden), g))
         self._branch = None
-
-    _batch_size = 1
-
-    def set_batch_size(self, size: int) -> None:
-        """Tell how many sequences the batch holds."""
-        self._batch_size = size

@@ -216,8 +216,8 @@ class _Engine:
             list(collectors.values()),
             [g for _, g in own] if self._lens else [],
             "parametric_knowledge_score" in self._lens,
+            len(batch),
         )
-        capture.set_batch_size(len(batch))
         device = self._lm.device
         inputs = {"input_ids": torch.from_numpy(ids).to(device)}
         # All ones is recognised as no mask at all. Padding on the right needs none: nothing before it sees it.
