@@ -1,0 +1,69 @@
+"""Every registered detector passes the common checks, and the checks catch detectors that do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from common_checks import CHECKS, Bench
+
+from groundscope.detectors.base import Detector
+from groundscope.detectors.lumina import Lumina
+from groundscope.detectors.registry import from_name, names
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench.make()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", names())
+def test_registered_detector(name, check, bench):
+    detector = from_name(name)
+    assert detector.name == name
+    check(detector, bench)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1, 0.25])
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_parameters_other_than_the_default(weight, check, bench):
+    check(Lumina(weight=weight), bench)
+
+
+class Broken(Detector):
+    """Does nearly everything wrong."""
+
+    name, summary, reference = "broken", "wrong", ""
+    calls = 0
+
+    def __init__(self, factor=2):
+        self.factor = factor * 1.5
+        self.cache = {}
+
+    @property
+    def signals(self):
+        return ("token_logprob", "token_entropy")
+
+    def token_scores(self, trace):
+        Broken.calls += 1
+        values = trace.signals.get("token_logprob", np.zeros(3))
+        values += Broken.calls
+        return values
+
+
+def test_the_checks_catch_what_is_wrong(bench):
+    caught = set()
+    for check in CHECKS:
+        try:
+            check(Broken(), bench)
+        except (AssertionError, pytest.fail.Exception, ValueError):
+            caught.add(check.__name__)
+    assert caught >= {
+        "check_it_says_what_it_is",
+        "check_the_constructor_only_stores_its_arguments",
+        "check_scores_are_one_finite_number_per_token",
+        "check_batch_equals_single",
+        "check_it_is_deterministic",
+        "check_a_missing_signal_is_named",
+        "check_the_trace_is_left_as_it_was",
+    }
