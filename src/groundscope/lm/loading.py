@@ -40,14 +40,13 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
     except GroundscopeError:
         raise
     except Exception as exc:  # whatever files hold, the libraries that read them raise what they like
-        first = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
         advice = (
             "Check that it is a complete causal language model with its tokenizer."
             if path.exists()
             else "Check the name and the network, or download it first and give the folder."
         )
         kind = PrerequisiteError if isinstance(exc, (OSError, ImportError)) else InputError
-        raise kind(f"The model {name!r} could not be loaded: {first} {advice}") from exc
+        raise kind(f"The model {name!r} could not be loaded: {_reason(exc)} {advice}") from exc
     model.eval()
     return model, tokenizer
 
@@ -66,6 +65,15 @@ def _from_folder(source: str, dtype: torch.dtype | str, trust_remote_code: bool)
             "Give a complete causal language model (not an encoder, a base model or an adapter)."
         )
     return model, tokenizer
+
+
+def _reason(exc: Exception) -> str:
+    """The beginning of a library's message as one sentence."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    text = " ".join(lines[:2]) if lines and lines[0].endswith(":") else "".join(lines[:1])
+    if not isinstance(exc, (OSError, ValueError, ImportError)) or not text:
+        text = f"{type(exc).__name__}: {text}"
+    return text if text.endswith((".", "!")) else f"{text}."
 
 
 def _check_name(name: str, path: Path) -> None:

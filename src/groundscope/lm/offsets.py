@@ -39,8 +39,13 @@ def encode(tokenizer: Any, text: str, untrusted: Sequence[Range] = ()) -> tuple[
     Raises:
         LayoutError: If offsets can neither be had nor derived.
     """
-    ids, offsets = _tokenise(tokenizer, text)
-    cuts = _cuts(tokenizer, text, ids, offsets, untrusted) if untrusted else []
+    try:
+        ids, offsets = _tokenise(tokenizer, text)
+        cuts = _cuts(tokenizer, text, ids, offsets, untrusted) if untrusted else []
+    except LayoutError:
+        cuts = _around_lost(tokenizer, text)
+        if not cuts:
+            raise
     if not cuts:
         return ids, offsets
     ids, parts = [], []
@@ -54,10 +59,7 @@ def encode(tokenizer: Any, text: str, untrusted: Sequence[Range] = ()) -> tuple[
 
 def uncovered(text: str, offsets: Offsets) -> list[Range]:
     """Return the ranges of non-space characters that lie in no token."""
-    inside = np.zeros(len(text) + 1, dtype=np.int64)
-    np.add.at(inside, offsets[:, 0], 1)
-    np.add.at(inside, offsets[:, 1], -1)
-    bare = [i for i in np.flatnonzero(np.cumsum(inside)[:-1] == 0).tolist() if not text[i].isspace()]
+    bare = [i for i in np.flatnonzero(~_covered(text, offsets)).tolist() if not text[i].isspace()]
     ranges: list[Range] = []
     for i in bare:
         if ranges and ranges[-1][1] == i:
@@ -109,13 +111,24 @@ def _tokenise(tokenizer: Any, text: str) -> tuple[list[int], Offsets]:
         options["split_special_tokens"] = False
     encoded = tokenizer(text, return_offsets_mapping=fast, **options)
     ids = list(encoded["input_ids"])
+    if len(text) == 1:
+        return ids, np.tile(np.array([[0, 1]], dtype=np.int64), (len(ids), 1))
     if fast:
         offsets = np.asarray(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
         if _ordered(text, offsets):
             offsets = _with_marks(text, offsets)
-            if _dropped(tokenizer, text, uncovered(text, offsets)):
+            if _dropped(tokenizer, text, uncovered(text, offsets)) and not _shifted(tokenizer, text, offsets):
                 return ids, offsets
     return ids, derive_offsets(tokenizer, text, ids)
+
+
+def _covered(text: str, offsets: Offsets) -> npt.NDArray[np.bool_]:
+    """Whether each character lies in a token."""
+    depth = np.zeros(len(text) + 1, dtype=np.int64)
+    np.add.at(depth, offsets[:, 0], 1)
+    np.add.at(depth, offsets[:, 1], -1)
+    inside: npt.NDArray[np.bool_] = np.cumsum(depth)[:-1] > 0
+    return inside
 
 
 def _ordered(text: str, offsets: Offsets) -> bool:
@@ -146,6 +159,30 @@ def _dropped(tokenizer: Any, text: str, lost: Sequence[Range]) -> bool:
     characters = "".join(sorted({character for start, end in lost for character in text[start:end]}))
     ids = tokenizer(characters, add_special_tokens=False, verbose=False)["input_ids"]
     return not _decode(tokenizer, list(ids)).strip()
+
+
+def _shifted(tokenizer: Any, text: str, offsets: Offsets) -> bool:
+    """Whether tokens lie on a character that has none.
+
+    Byte-level vocabularies may lack bytes that their training never met (control characters, unassigned
+    ones). These are dropped, and the offsets behind them in the same word count as if they were there.
+    """
+    rare = {c for c in set(text) if unicodedata.category(c) in ("Cc", "Cn", "Co") and not c.isspace()}
+    lost = _lost(tokenizer, rare)
+    return bool(lost) and any(text[i] in lost for i in np.flatnonzero(_covered(text, offsets)).tolist())
+
+
+def _lost(tokenizer: Any, characters: set[str]) -> set[str]:
+    """Those of the characters that the tokenizer has no tokens for, in whole or in part."""
+    shown = {character: _decode(tokenizer, _tokenise(tokenizer, character)[0]) for character in characters}
+    return {c for c, back in shown.items() if not back.strip() or (_REPLACEMENT in back and c != _REPLACEMENT)}
+
+
+def _around_lost(tokenizer: Any, text: str) -> list[int]:
+    """Positions before and after lost characters: cut there, what stands between them has true offsets."""
+    lost = _lost(tokenizer, {character for character in text if not character.isspace()})
+    places = [position for position, character in enumerate(text) if character in lost]
+    return sorted({cut for place in places for cut in (place, place + 1) if 0 < cut < len(text)})
 
 
 def _cuts(tokenizer: Any, text: str, ids: Sequence[int], offsets: Offsets, untrusted: Sequence[Range]) -> list[int]:
