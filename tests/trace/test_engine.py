@@ -295,3 +295,11 @@ def test_out_of_memory_halves_the_batch_and_fails_only_what_does_not_fit_alone(l
             assert isinstance(result, PrerequisiteError) and "ran out of memory on" in str(result)
         else:
             assert_same(result, want[i])
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "cohere", "granite", "opt"])
+def test_the_last_layers_lens_is_the_models_own_output(name):
+    lm = gs.LanguageModel(families.build(name))
+    for trace in lm.trace(some_layouts(2), ["lens_entropy", "token_entropy"]):
+        np.testing.assert_allclose(trace["lens_entropy"][:, -1], trace["token_entropy"], rtol=1e-5, atol=1e-6)
+        assert np.abs(trace["lens_entropy"][:, -2] - trace["token_entropy"]).max() > 1e-3
