@@ -14,7 +14,7 @@ from reference.families import Family, submodule
 from reference.signals import Array
 
 
-class _OnlyFloat64(TorchDispatchMode):
+class OnlyFloat64(TorchDispatchMode):
     """Turns the casts to float32 that models hard-code (softmax, norms, rotary angles) into float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -51,7 +51,7 @@ def in_float64(model: PreTrainedModel) -> PreTrainedModel:
 
 def lens(model: PreTrainedModel, family: Family, states: Array) -> Array:
     """Logits of intermediate states: final norm, unembedding, and what the family does to its logits."""
-    with torch.no_grad(), _OnlyFloat64():
+    with torch.no_grad(), OnlyFloat64():
         normed = submodule(model, family.norm)(torch.from_numpy(states))
         logits = model.get_output_embeddings()(submodule(model, family.project_out)(normed))
         if family.logit_multiplier:
@@ -92,7 +92,7 @@ def read(model: PreTrainedModel, family: Family, ids: list[int]) -> Pass:
             ffn = layer.get_submodule(family.mid)
             hooks.append(ffn.register_forward_pre_hook(keep_input(mids, index), with_kwargs=True))
     try:
-        with torch.no_grad(), _OnlyFloat64():
+        with torch.no_grad(), OnlyFloat64():
             out = model(input_ids=torch.tensor([ids]), output_attentions=True, use_cache=False)
             if family.parallel:
                 mids = {index: inputs[index] + branches[index] for index in inputs}

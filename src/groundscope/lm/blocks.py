@@ -139,7 +139,7 @@ def inspect_model(model: Any, tap: AttentionTap) -> Anatomy:
     ids = ((torch.arange(_PROBE_TOKENS, device=device) * 7 + 3) % vocabulary)[None]
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
     problems: dict[str, str] = {}
-    with torch.inference_mode():
+    with torch.no_grad():
         with tap.open(attention=False), _watching(decoder, layers, calls):
             logits = _checked_logits(model, model(**inputs))
         tapped = _tapped_logits(model, tap, inputs, calls)

@@ -197,7 +197,7 @@ class _Engine:
             )
             work.pop(batch[0].example)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _forward(self, batch: list[_Pass], work: dict[int, _Work]) -> None:
         width = max(len(item.ids) for item in batch)
         ids = np.zeros((len(batch), width), dtype=np.int64)
@@ -272,7 +272,7 @@ class _Engine:
         read = not self._needs_model or bool(entry.values) or entry.normed is not None
         return read and (not self._contrast or len(entry.contrasts) == len(entry.layout.contrast_prompt_ids))
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _finish(self, entry: _Work) -> Trace | GroundscopeError:
         layout = entry.layout
         unembedding = self._lm.anatomy.unembedding if self._needs_model else None
@@ -292,7 +292,7 @@ class _Engine:
                 read = layout.prompt_length + np.arange(layout.response_length)
                 arrays[name] = (layout.passage_tokens / read).astype(np.float32)
                 continue
-            arrays[name] = entry.values[name].to(torch.float32).cpu().numpy()
+            arrays[name] = entry.values[name].cpu().numpy().astype(np.float32, copy=False)
             broken = np.argwhere(~np.isfinite(arrays[name]))
             if len(broken):
                 return NonFiniteError(

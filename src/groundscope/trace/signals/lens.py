@@ -10,7 +10,8 @@ from torch import Tensor
 from groundscope.lm.blocks import Unembedding
 from groundscope.trace.signals.output import cache_blocks, entropy, log_softmax_, row_blocks, vocabulary_of
 
-_EPSILON = 1e-8
+# A layer that is sure beyond this weighs so much that the rate is 0 anyway.
+_LEAST_ENTROPY = 1e-30
 
 
 def lens_signals(
@@ -75,7 +76,7 @@ def _block(
         if rate and not last:
             reached = (logs.gather(-1, predicted[:, None]).squeeze(-1) - top).exp().clamp(max=1)
             late += (layer + 1) * (1 - reached)
-            sure += (layer + 1) / (spread + _EPSILON)
+            sure += (layer + 1) / spread.clamp(min=_LEAST_ENTROPY)
     out: dict[str, Tensor] = {}
     if "lens_entropy" in wanted:
         out["lens_entropy"] = torch.stack(entropies, dim=-1)
