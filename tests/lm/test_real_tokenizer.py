@@ -76,18 +76,18 @@ def test_names_of_its_special_tokens_stay_text(render):
 
 
 def test_characters_that_the_vocabulary_lacks_do_not_shift_the_others(render):
-    # This vocabulary has no byte 0x13 and no byte 0xF1.
-    text = "It is \x13{ old \x13…! and \U00040000} new\x13."
+    # This vocabulary has no byte 0x13, 0x1D or 0xF1.
+    text = "It is \x13{ old \x13…! and \U00040000} new\x13. \x1d.{"
     ids, offsets = encode(render.tokenizer, text, [(0, len(text))])
     assert [text[start:end] for start, end in uncovered(text, offsets)] == ["\x13"] * 3
     for token, (start, end) in zip(ids, offsets.tolist(), strict=True):
         shown = said(render.tokenizer, [token])
         assert shown == text[start:end] or ("\ufffd" in shown and end == start + 1)
     shown = [text[start:end] for start, end in dict.fromkeys(map(tuple, offsets.tolist()))]
-    assert "".join(shown) == text.replace("\x13", "")
+    assert "".join(shown) == text.replace("\x13", "").replace("\x1d", "")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_any_text(render, text):
     ids, offsets = encode(render.tokenizer, text, [(0, len(text))])
@@ -95,4 +95,4 @@ def test_any_text(render, text):
     lost = "".join(text[start:end] for start, end in uncovered(text, offsets))
     assert not any(render.tokenizer(character)["input_ids"] for character in lost)
     back = render.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-    assert back == text or lost or "\ufffd" in back
+    assert without_space(back) == without_space(text) or lost or "\ufffd" in back

@@ -19,6 +19,8 @@ from groundscope.errors import LayoutError
 Offsets = npt.NDArray[np.int64]
 Range = tuple[int, int]
 _MAX_PIECES = 32
+# White space to tokenizers, of which Python's notion (the separators U+001C to U+001F) is wider.
+_SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {chr(c) for c in range(0x2000, 0x200B)}
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -167,7 +169,7 @@ def _shifted(tokenizer: Any, text: str, offsets: Offsets) -> bool:
     Byte-level vocabularies may lack bytes that their training never met (control characters, unassigned
     ones). These are dropped, and the offsets behind them in the same word count as if they were there.
     """
-    rare = {c for c in set(text) if unicodedata.category(c) in ("Cc", "Cn", "Co") and not c.isspace()}
+    rare = {c for c in set(text) - _SPACES if unicodedata.category(c) in ("Cc", "Cn", "Co")}
     lost = _lost(tokenizer, rare)
     return bool(lost) and any(text[i] in lost for i in np.flatnonzero(_covered(text, offsets)).tolist())
 
@@ -180,7 +182,7 @@ def _lost(tokenizer: Any, characters: set[str]) -> set[str]:
 
 def _around_lost(tokenizer: Any, text: str) -> list[int]:
     """Positions before and after lost characters: cut there, what stands between them has true offsets."""
-    lost = _lost(tokenizer, {character for character in text if not character.isspace()})
+    lost = _lost(tokenizer, set(text) - _SPACES)
     places = [position for position, character in enumerate(text) if character in lost]
     return sorted({cut for place in places for cut in (place, place + 1) if 0 < cut < len(text)})
 
