@@ -52,7 +52,7 @@ def trace_of(scores, attention=None, response=RESPONSE, offsets=None, blind=0, n
 def verdict_of(*traces, threshold=1.0, span=None, response=RESPONSE, passages=PASSAGES, detector=None):
     lines = Threshold(threshold, threshold if span is None else span, "the test")
     example = gs.Example("When?", passages, response, id="e")
-    return Assembler(detector or Given(), "tiny", lines).verdict(example, traces)
+    return Assembler(detector or Given(), "tiny").verdict(example, traces, lines)
 
 
 WORDS = [RESPONSE[start:end] for start, end in word_spans(RESPONSE)]
@@ -160,7 +160,7 @@ def test_characters_that_no_token_covers_are_unscored():
 @pytest.mark.parametrize("response", ["", "It was 1887."])
 def test_an_unscored_verdict_is_neither_flagged_nor_clean(outcome, response):
     example = gs.Example("q", ("p",), response, id="7")
-    verdict = Assembler(Given(), "tiny", Threshold(1, 1, "x")).unscored(example, outcome, "because")
+    verdict = Assembler(Given(), "tiny").unscored(example, outcome, "because")
     assert (verdict.outcome, verdict.score, verdict.flagged, verdict.message) == (outcome, None, None, "because")
     assert not verdict.spans and not verdict.tokens and verdict.id == "7"
     assert [(hole.start, hole.end) for hole in verdict.unscored] == ([(0, len(response))] if response else [])

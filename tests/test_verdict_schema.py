@@ -74,11 +74,7 @@ def test_an_outcome_without_score_must_not_carry_one(outcome: str) -> None:
         {"schema_version": 2},
         {"surprise": 1},
         {"tokens": [{"start": -1, "end": 0, "text": "", "score": 0}]},
-        {
-            "spans": [
-                {"start": 0, "end": 1, "text": "I", "score": 1, "evidence": [{"passage": 0, "weight": 1.5}]}
-            ]
-        },
+        {"spans": [{"start": 0, "end": 1, "text": "I", "score": 1, "evidence": [{"passage": 0, "weight": 1.5}]}]},
     ],
 )
 def test_what_is_not_a_verdict_is_refused(wrong: dict) -> None:

@@ -30,17 +30,15 @@ _MAX_EVIDENCE = 3
 
 @dataclass(frozen=True)
 class Assembler:
-    """Builds verdicts for one detector, model and threshold.
+    """Builds verdicts for one detector and model.
 
     Attributes:
         detector: The detector.
         model: Name of the model that reads.
-        threshold: Where the lines are drawn.
     """
 
     detector: Detector
     model: str
-    threshold: Threshold
 
     def unscored(self, example: Example, outcome: Outcome, message: str) -> Verdict:
         """Return a verdict without a score; it is never flagged and never clean."""
@@ -53,7 +51,6 @@ class Assembler:
             aggregation=self.detector.aggregation,
             detector=self.detector.name,
             model=self.model,
-            threshold=self.threshold,
             unscored=stretch,
             message=message,
             id=example.id,
@@ -61,13 +58,14 @@ class Assembler:
             passages=example.passages,
         )
 
-    def verdict(self, example: Example, traces: Sequence[Trace]) -> Verdict:
+    def verdict(self, example: Example, traces: Sequence[Trace], threshold: Threshold) -> Verdict:
         """Return the verdict of one example.
 
         Args:
             example: The example.
             traces: One trace, or one per prompt if the passages were packed into several; a token that is
                 supported in any of them counts as supported.
+            threshold: Where the lines are drawn.
         """
         per_prompt = np.stack([self.detector.token_scores(trace) for trace in traces])  # (prompt, token)
         scores: Scores = per_prompt.min(axis=0)
@@ -79,18 +77,18 @@ class Assembler:
         weights = _passage_weights(traces, per_prompt.argmin(axis=0), len(example.passages))
         spans = tuple(
             Span(start, end, response[start:end], mean, _evidence(weights, offsets, start, end))
-            for start, end, mean in find_spans(response, offsets, smoothed, self.threshold.span)
+            for start, end, mean in find_spans(response, offsets, smoothed, threshold.span)
         )
         holes = _holes(response, layout)
         return Verdict(
             outcome="partial" if holes else "scored",
             response=response,
             score=score,
-            flagged=score >= self.threshold.response,
+            flagged=score >= threshold.response,
             aggregation=self.detector.aggregation,
             detector=self.detector.name,
             model=self.model,
-            threshold=self.threshold,
+            threshold=threshold,
             tokens=tuple(
                 TokenScore(start, end, response[start:end], float(value))
                 for (start, end), value in zip(offsets, scores, strict=True)

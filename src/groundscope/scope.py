@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,15 +184,14 @@ class Scope:
             items = [_as_example(item) for item in examples]
             blocks: Iterable[list[Example | _BadRecord]] = [items] if items else []
         else:
-            iterator = iter(examples)
-            blocks = iter(lambda: [_as_example(item) for item in itertools.islice(iterator, _LOOK_AHEAD)], [])
+            blocks = _blocks(examples)
         for block in blocks:
             pool = others if others is not None else [item for item in block if isinstance(item, Example)]
             for start in range(0, len(block), self.batch_size):
                 yield from self._score_block(block[start : start + self.batch_size], pool)
 
     def _score_block(self, items: Sequence[Example | _BadRecord], others: Sequence[Example]) -> list[Verdict]:
-        assembler = Assembler(self.detector, self.lm.name, self.threshold)
+        assembler = Assembler(self.detector, self.lm.name)
         verdicts: dict[int, Verdict] = {}
         examples: dict[int, Example] = {}
         layouts: dict[int, list[Layout]] = {}
@@ -225,7 +223,7 @@ class Scope:
                 verdicts[index] = assembler.unscored(examples[index], outcome, str(result))
         for index, parts in traces.items():
             if index not in verdicts:
-                verdicts[index] = assembler.verdict(examples[index], parts)
+                verdicts[index] = assembler.verdict(examples[index], parts, self.threshold)
         return [verdicts[index] for index in range(len(items))]
 
     def _layouts(self, example: Example, others: Sequence[Example]) -> list[Layout]:
@@ -244,6 +242,26 @@ class Scope:
             contrasts=[document.passages],
             contrast_info=document.info,
         )
+
+
+def _blocks(examples: Iterable[Example | Mapping[str, Any]]) -> Iterator[list[Example | _BadRecord]]:
+    """Cut a stream into blocks; where the stream breaks, what came before is still handed on."""
+    block: list[Example | _BadRecord] = []
+    iterator = iter(examples)
+    while True:
+        try:
+            block.append(_as_example(next(iterator)))
+        except StopIteration:
+            break
+        except Exception:
+            if block:
+                yield block
+            raise
+        if len(block) == _LOOK_AHEAD:
+            yield block
+            block = []
+    if block:
+        yield block
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,28 @@ def embedded_scope():
     return Scope.from_pretrained(DEFAULT_MODEL)
 
 
+@pytest.fixture(scope="session")
+def scopes(embedded_scope):
+    """What has been loaded, by settings."""
+    from groundscope.cli.score import Reading
+
+    return {Reading(DEFAULT_MODEL, "contrast", None, None, "auto", None, "refuse", 8, 0): embedded_scope}
+
+
 @pytest.fixture
-def groundscope(embedded_scope, monkeypatch):
-    """Run the command line in this process; with default settings, on the model that is loaded already."""
+def groundscope(scopes, monkeypatch):
+    """Run the command line in this process; no model is loaded twice with the same settings."""
     from groundscope.cli.main import app
     from groundscope.cli.score import Reading
 
-    default = Reading(DEFAULT_MODEL, "contrast", None, None, "auto", None, "refuse", 8, 0)
     load = Reading.load
-    monkeypatch.setattr(Reading, "load", lambda self: embedded_scope if self == default else load(self))
+
+    def load_once(self):
+        if self not in scopes:
+            scopes[self] = load(self)
+        return scopes[self]
+
+    monkeypatch.setattr(Reading, "load", load_once)
 
     def run(*arguments):
         done = CliRunner().invoke(app, [str(argument) for argument in arguments])

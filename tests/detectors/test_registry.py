@@ -112,3 +112,8 @@ def test_a_plug_in_cannot_take_a_built_in_name(install):
     install("contrast", "groundscope_taken", PLUG_IN)
     assert type(registry.from_name("contrast")).__module__ == "groundscope.detectors.contrast"
     assert registry.names() == BUILT_IN
+
+
+def test_a_wrong_parameter_name_is_refused_with_the_right_ones():
+    with pytest.raises(InputError, match="Its parameters: weight"):
+        registry.from_name("lumina", wieght=1)

@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import pytest
+import torch
 
 import groundscope as gs
 from groundscope.detectors import thresholds
@@ -104,9 +105,13 @@ def test_what_moves_the_scores_is_in_the_key(tiny, make_tiny):
         threshold_key(tiny, Lumina(), TEMPLATE),
         threshold_key(tiny, Lumina(weight=0.25), TEMPLATE),
         threshold_key(tiny, from_name("perplexity"), other_template),
-        threshold_key(make_tiny(name="other"), from_name("perplexity"), TEMPLATE),
     }
+    other = make_tiny()
+    with torch.no_grad():
+        next(other.model.parameters()).add_(1)
+    keys.add(threshold_key(other, from_name("perplexity"), TEMPLATE))
     assert len(keys) == 6
+    assert threshold_key(make_tiny(name="other"), from_name("entropy"), TEMPLATE) in keys
     assert threshold_key(make_tiny(), Lumina(), TEMPLATE) == threshold_key(tiny, Lumina(weight=0.5), TEMPLATE)
 
 

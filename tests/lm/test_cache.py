@@ -110,9 +110,7 @@ def test_a_really_full_device_is_reported(tmp_path):
 
 def test_other_errors_pass_or_are_explained(tmp_path):
     with (
-        pytest.raises(
-            ModelFetchError, match=r"cannot be used \(Read-only file system: /x\).*GROUNDSCOPE_CACHE"
-        ),
+        pytest.raises(ModelFetchError, match=r"cannot be used \(Read-only file system: /x\).*GROUNDSCOPE_CACHE"),
         storage_errors(tmp_path, 1),
     ):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/x")
@@ -170,9 +168,7 @@ def test_files_get_the_usual_mode(tmp_path):
     (tmp_path / "usual").touch()
     with replacing(target) as work:
         (work / "new" / "private").touch(mode=0o600)
-    assert stat.S_IMODE((target / "private").stat().st_mode) == stat.S_IMODE(
-        (tmp_path / "usual").stat().st_mode
-    )
+    assert stat.S_IMODE((target / "private").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
 
 
 def test_folder_size_counts_files_below(tmp_path):
@@ -190,9 +186,7 @@ def test_lock_waits_for_another_process_and_says_so(tmp_path):
         "with exclusive(Path(sys.argv[1]), print):\n"
         "    print('held', flush=True); time.sleep(1.0)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, text=True
-    ) as holder:
+    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
         lines, start = [], time.monotonic()
         with exclusive(lock, lines.append):

@@ -92,9 +92,7 @@ def hostile() -> Verdict:
 @st.composite
 def verdicts(draw: st.DrawFn) -> tuple[Verdict, list[Label]]:
     """A verdict with tokens, spans, unscored ranges and human labels anywhere in any text."""
-    alphabet = st.sampled_from("ab <&{\u0301\u200d👩🏽你\x00\x1b\r\n\u202e⟦") | st.characters(
-        exclude_categories=["Cs"]
-    )
+    alphabet = st.sampled_from("ab <&{\u0301\u200d👩🏽你\x00\x1b\r\n\u202e⟦") | st.characters(exclude_categories=["Cs"])
     response = draw(st.text(alphabet, max_size=30))
 
     def ranges(repeat: int) -> list[tuple[int, int]]:

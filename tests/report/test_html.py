@@ -111,9 +111,7 @@ def test_any_answer_reads_exactly_as_given(case: tuple[Verdict, list[Label]]) ->
     page = Page(render_page([verdict], labels=[labels]))
     if verdict.response:
         assert page.text("answer") == [verdict.response]
-    drawn = "".join(
-        e["text"] for e in page.all("span") if "text answer" in e["inside"] and "data-span" in e["attrs"]
-    )
+    drawn = "".join(e["text"] for e in page.all("span") if "text answer" in e["inside"] and "data-span" in e["attrs"])
     assert all(span.text in drawn for span in verdict.spans)
 
 
@@ -134,21 +132,14 @@ def test_hostile_text_stays_text() -> None:
     assert page.all("title")[0]["text"] == visible(HOSTILE)
     assert "49" not in page.text("answer")[0]
     assert source == visible(source), "no control character reaches the page"
-    assert not [
-        name
-        for e in page.elements
-        for name in e["attrs"]
-        if name.startswith("on") or name in ("src", "style")
-    ]
+    assert not [name for e in page.elements for name in e["attrs"] if name.startswith("on") or name in ("src", "style")]
 
 
 def test_the_page_allows_only_its_own_style_and_script() -> None:
     source = render_page([flagged()])
     page = Page(source)
     (policy,) = [
-        e["attrs"]["content"]
-        for e in page.all("meta")
-        if e["attrs"].get("http-equiv") == "Content-Security-Policy"
+        e["attrs"]["content"] for e in page.all("meta") if e["attrs"].get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy

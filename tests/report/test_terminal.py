@@ -151,10 +151,7 @@ def test_a_stronger_score_has_a_stronger_colour() -> None:
     pale = flagged(spans=(Span(27, 31, "1887", 0.6),))
     strong = flagged(spans=(Span(27, 31, "1887", 2.5),))
     style = re.compile(r"(\x1b\[[0-9;]*m)1887")
-    assert (
-        style.search(format_verdict(pale, color=True))[1]
-        != style.search(format_verdict(strong, color=True))[1]
-    )
+    assert style.search(format_verdict(pale, color=True))[1] != style.search(format_verdict(strong, color=True))[1]
 
 
 def test_a_rich_console_decides_for_itself() -> None:
@@ -162,8 +159,6 @@ def test_a_rich_console_decides_for_itself() -> None:
     Console(file=file, width=120).print(render_console(flagged()))
     assert "⟦1887⟧" in file.getvalue()
     file = io.StringIO()
-    Console(file=file, width=120, force_terminal=True, color_system="truecolor").print(
-        render_console(flagged())
-    )
+    Console(file=file, width=120, force_terminal=True, color_system="truecolor").print(render_console(flagged()))
     assert "⟦" not in file.getvalue()
     assert "\x1b[" in file.getvalue()

@@ -11,9 +11,7 @@ from groundscope.text.words import clusters
 
 ALPHABET = st.one_of(
     st.characters(exclude_categories=["Cs"]),
-    st.sampled_from(
-        [*".!?…。！？।؟ \n\t\r\"')]}*-1aAé你は🎉", "\u200d", "\u0301", "\ufe0f", "\x00", "\x1c", "•"]
-    ),
+    st.sampled_from([*".!?…。！？।؟ \n\t\r\"')]}*-1aAé你は🎉", "\u200d", "\u0301", "\ufe0f", "\x00", "\x1c", "•"]),
 )
 TEXTS = st.text(ALPHABET, max_size=80)
 
@@ -92,9 +90,7 @@ def test_lines_do_not_influence_each_other(first: str, second: str) -> None:
     assert pieces(f"{first}\n{second}") == pieces(first) + pieces(second)
 
 
-@pytest.mark.parametrize(
-    "unit", [".", ". ", '!"', "a. ", "e.g. ", " ", "\n", "[1]", ".[1", "(", ". (", "•  ", "。'"]
-)
+@pytest.mark.parametrize("unit", [".", ". ", '!"', "a. ", "e.g. ", " ", "\n", "[1]", ".[1", "(", ". (", "•  ", "。'"])
 def test_time_grows_linearly(unit: str) -> None:
     text = unit * (200_000 // len(unit)) + "x"
     begin = time.perf_counter()

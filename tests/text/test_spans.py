@@ -18,9 +18,7 @@ SCORES = st.lists(st.one_of(st.just(NAN), st.floats(-1e6, 1e6)), max_size=30)
 
 def tokens_of(text: str) -> list[tuple[int, int]]:
     """One token per word, with the space before it, as tokenizers cut."""
-    return [
-        (start - 1 if start and text[start - 1] == " " else start, end) for start, end in word_spans(text)
-    ]
+    return [(start - 1 if start and text[start - 1] == " " else start, end) for start, end in word_spans(text)]
 
 
 def found(text: str, scores: list[float], threshold: float = 1.0, **options: int) -> list[tuple[str, float]]:
@@ -39,9 +37,7 @@ def tokenised(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]], np.ndarray]:
     cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=20)))
     offsets = []
     for start, end in itertools.pairwise(cuts):
-        offsets += [(start, end)] * draw(
-            st.integers(0, 2)
-        )  # characters in no token; tokens that share a range
+        offsets += [(start, end)] * draw(st.integers(0, 2))  # characters in no token; tokens that share a range
     scores = [draw(st.one_of(st.just(NAN), st.floats(-5, 5))) for _ in offsets]
     return text, offsets, np.array(scores, dtype=np.float32)
 
@@ -152,9 +148,7 @@ def test_spans_are_ordered_disjoint_and_on_word_borders(
     text, offsets, scores = case
     words = word_spans(text)
     position = 0
-    for start, end, score in find_spans(
-        text, offsets, scores, threshold, min_chars=min_chars, max_gap=max_gap
-    ):
+    for start, end, score in find_spans(text, offsets, scores, threshold, min_chars=min_chars, max_gap=max_gap):
         assert position <= start < end <= len(text)
         assert start in {s for s, _ in words}
         assert end in {e for _, e in words}

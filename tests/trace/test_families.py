@@ -20,6 +20,10 @@ SUPPORTED = [name for name, family in families.FAMILIES.items() if not family.re
 REFUSED = [name for name, family in families.FAMILIES.items() if family.refused]
 # In float32 the model's own rounding limits agreement, in float64 only the float32 that traces are stored in.
 TOLERANCE = {torch.float64: (1e-5, 1e-6), torch.float32: (2e-3, 5e-5)}
+# Families whose own output changes with padding on the left, so that nothing can be compared; the engine pads right.
+LEFT_PADDING_CHANGES_THE_MODEL = {
+    "llama4_text": "transformers scales its queries by their place in the padded sequence, not by their position"
+}
 
 
 def layouts_of(cases):
@@ -50,6 +54,8 @@ def expected(request):
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_every_signal_equals_the_reference(expected, dtype, side):
     name, model, cases, references = expected
+    if side == "left" and name in LEFT_PADDING_CHANGES_THE_MODEL:
+        pytest.skip(LEFT_PADDING_CHANGES_THE_MODEL[name])
     lm = gs.LanguageModel(model.to(dtype))
     # Some families compute norms, angles or routing in float32 whatever their weights are; the reference does not.
     with OnlyFloat64() if dtype == torch.float64 else contextlib.nullcontext():

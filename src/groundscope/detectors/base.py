@@ -65,10 +65,15 @@ class Detector(ABC):
 
         return any(SIGNALS[name].source == "contrast" for name in self.signals)
 
+    @classmethod
+    def parameters(cls) -> list[str]:
+        """Return the names of the constructor's arguments."""
+        # Of the class: object.__init__, which detectors without parameters inherit, claims to take *args.
+        return list(inspect.signature(cls).parameters)
+
     def get_params(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        # Of the class: object.__init__, which detectors without parameters inherit, claims to take *args.
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {name: getattr(self, name) for name in self.parameters()}
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from groundscope.detectors.base import Detector
-from groundscope.errors import InputError, PrerequisiteError, UnknownNameError
+from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError
 
 ENTRY_POINTS = "groundscope.detectors"
 _BUILT_IN = {
@@ -91,16 +91,27 @@ def from_name(name: str, **params: Any) -> Detector:
 
     Raises:
         UnknownNameError: If there is none of that name.
+        InputError: If a parameter is not one of its own.
     """
-    return class_of(name)(**params)
+    cls = class_of(name)
+    try:
+        return cls(**params)
+    except TypeError as exc:
+        known = ", ".join(cls.parameters()) or "none"
+        raise InputError(
+            f"The detector {name!r} cannot be made with {params!r}: {exc}. Its parameters: {known}."
+        ) from exc
 
 
 def available() -> dict[str, DetectorInfo]:
-    """Return what is known about every detector, by name."""
-    infos = {}
-    for name in names():
-        cls = class_of(name)
-        infos[name] = DetectorInfo(
-            name, cls.summary, from_name(name).signals, cls.needs_training, cls.aggregation, cls.reference
-        )
-    return infos
+    """Return what is known about every detector, by name; one that cannot be had says why in its summary."""
+    return {name: _info(name) for name in names()}
+
+
+def _info(name: str) -> DetectorInfo:
+    try:
+        detector = from_name(name)
+    except GroundscopeError as exc:
+        return DetectorInfo(name, f"not usable: {exc}", (), False, "", "")
+    cls = type(detector)
+    return DetectorInfo(name, cls.summary, detector.signals, cls.needs_training, cls.aggregation, cls.reference)

@@ -116,9 +116,11 @@ def draw_lines(detector: Detector, traces: Sequence[Trace], model: str) -> Thres
 def threshold_key(lm: LanguageModel, detector: Detector, template: PromptTemplate) -> str:
     """Name of a measured threshold: everything that moves the scores."""
     sample = hashlib.sha256("".join(item.response for item in reference_sample()).encode()).hexdigest()
+    # A copy of a model under another name, or in another folder, scores alike.
+    fingerprint = {name: value for name, value in lm.fingerprint(template).items() if name != "model"}
     content: dict[str, Any] = {
         "format": _FORMAT,
-        "fingerprint": lm.fingerprint(template),
+        "fingerprint": fingerprint,
         "detector": detector.name,
         "params": detector.get_params(),
         "window": detector.window,

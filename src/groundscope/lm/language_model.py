@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.lm.blocks import Anatomy, inspect_model
+from groundscope.lm.catalog import find_embedded, is_embedded
 from groundscope.lm.interface import AttentionTap
 from groundscope.lm.layout import Layout
 from groundscope.lm.render import Renderer
@@ -85,7 +86,8 @@ class LanguageModel:
 
         resolved_device = _device(device)
         model, tokenizer = load(str(name_or_path), _dtype(dtype, resolved_device), trust_remote_code)
-        return cls(model.to(resolved_device), tokenizer, name=str(name_or_path))
+        name = find_embedded(str(name_or_path)).name if is_embedded(str(name_or_path)) else str(name_or_path)
+        return cls(model.to(resolved_device), tokenizer, name=name)
 
     @property
     def device(self) -> torch.device:
@@ -171,7 +173,7 @@ class LanguageModel:
             return self._embedding_norms
 
     def fingerprint(self, template: PromptTemplate | None = None) -> dict[str, Any]:
-        """Return what a saved detector must agree with: model, tokenizer, template, heads."""
+        """Return what a saved detector must agree with: model, weights, tokenizer, template, heads."""
         anatomy = self.anatomy
         tokenizer = ""
         if self.tokenizer is not None:
@@ -184,12 +186,25 @@ class LanguageModel:
         return {
             "model": self.name,
             "architecture": type(self.model).__name__,
+            "weights": self._weights_digest(),
             "layers": len(anatomy.layers),
             "attention_layers": list(anatomy.attention_layers),
             "heads": anatomy.heads,
             "tokenizer": tokenizer,
             "template": (template or PromptTemplate()).fingerprint(),
         }
+
+    def _weights_digest(self) -> str:
+        """Hash of names, shapes and a few values of the weights; the same in float32 and bfloat16."""
+        parameters = list(self.model.named_parameters())
+        digest = hashlib.sha256()
+        for name, parameter in parameters:
+            digest.update(f"{name} {tuple(parameter.shape)}\n".encode())
+        for _, parameter in parameters[:: max(1, len(parameters) // 16)]:
+            flat = parameter.detach().flatten()
+            values = flat[:: max(1, len(flat) // 16)][:16].to(torch.bfloat16).float().cpu()
+            digest.update(values.numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     def support(self) -> dict[str, Any]:
         """Return what the model can yield, and why not where it cannot."""

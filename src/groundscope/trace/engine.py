@@ -118,6 +118,8 @@ class _Engine:
         if "contrast" in sources or "lens" in sources:
             lm.anatomy.require("output", lm.name)
         self._needs_model = sources != {"layout"}
+        # The log probability under the random document needs no look at the passages.
+        self._needs_own_pass = bool(sources - {"layout", "contrast"}) or "mmd" in signals
         self._attention = frozenset(name for name in signals if SIGNALS[name].source == "attention")
         self._lens = frozenset(name for name in signals if SIGNALS[name].source == "lens")
         self._output = frozenset(name for name in signals if SIGNALS[name].source == "output")
@@ -151,7 +153,9 @@ class _Engine:
             )
         if not self._needs_model:
             return []
-        passes = [_Pass(index, np.concatenate([layout.prompt_ids, layout.response_ids]), layout.prompt_length)]
+        passes = []
+        if self._needs_own_pass:
+            passes.append(_Pass(index, np.concatenate([layout.prompt_ids, layout.response_ids]), layout.prompt_length))
         if self._contrast:
             for number, prompt in enumerate(layout.contrast_prompt_ids):
                 passes.append(_Pass(index, np.concatenate([prompt, layout.response_ids]), len(prompt), number))
@@ -236,7 +240,7 @@ class _Engine:
             if item.contrast >= 0:
                 entry.contrasts[item.contrast] = normed.clone()
                 continue
-            if self._contrast:
+            if "mmd" in self._contrast:
                 entry.normed = normed.clone()
             targets = torch.from_numpy(entry.layout.response_ids).to(hidden.device)
             unembedding = self._lm.anatomy.unembedding
@@ -269,17 +273,18 @@ class _Engine:
         return values
 
     def _complete(self, entry: _Work) -> bool:
-        read = not self._needs_model or bool(entry.values) or entry.normed is not None
+        read = not self._needs_own_pass or bool(entry.values) or entry.normed is not None
         return read and (not self._contrast or len(entry.contrasts) == len(entry.layout.contrast_prompt_ids))
 
     @torch.no_grad()
     def _finish(self, entry: _Work) -> Trace | GroundscopeError:
         layout = entry.layout
         unembedding = self._lm.anatomy.unembedding if self._needs_model else None
-        if self._contrast and entry.normed is not None and unembedding is not None:
-            targets = torch.from_numpy(layout.response_ids).to(entry.normed.device)
-            embeddings = self._lm.input_embeddings().to(entry.normed.device)
-            norms = self._lm.embedding_norms().to(entry.normed.device)
+        if entry.contrasts and unembedding is not None:
+            first = entry.contrasts[0]
+            targets = torch.from_numpy(layout.response_ids).to(first.device)
+            embeddings = self._lm.input_embeddings().to(first.device)
+            norms = self._lm.embedding_norms().to(first.device)
             per_document = [
                 contrast_signals(unembedding, entry.normed, other, targets, self._contrast, embeddings, norms)
                 for _, other in sorted(entry.contrasts.items())

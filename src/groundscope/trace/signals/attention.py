@@ -216,8 +216,10 @@ def aggregate_passages(passage: Tensor, logs: Tensor, wanted: frozenset[str] | s
 def _mean_cosine(passage: Tensor) -> Tensor:
     """Mean cosine of each head with the others: one product with the sum of all unit vectors."""
     heads = passage.shape[0]
-    if heads == 1:
+    if heads == 1 or passage.shape[-1] == 0:
         return torch.zeros(passage.shape[:-1], dtype=passage.dtype, device=passage.device)
+    # Scaled first: the squares of very small weights would vanish.
+    passage = passage / passage.amax(-1, keepdim=True).clamp_(min=torch.finfo(passage.dtype).tiny)
     norm = passage.square().sum(-1).sqrt_()
     inverse = torch.where(norm > 0, 1 / norm, torch.zeros_like(norm))
     together = (passage * inverse.unsqueeze(-1)).sum(0)  # (row, passage token)

@@ -23,7 +23,9 @@ def row_blocks(rows: int, vocabulary: int) -> Iterator[slice]:
 def log_softmax_(logits: Tensor) -> Tensor:
     """Log probabilities over the last axis, in place, a cache-sized part at a time."""
     for part in cache_blocks(logits):
-        part.sub_(part.logsumexp(-1, keepdim=True))
+        # The largest is taken off first: large logits would lose their differences otherwise.
+        part.sub_(part.amax(-1, keepdim=True))
+        part.sub_(part.exp().sum(-1, keepdim=True).log_())
     return logits
 
 
@@ -68,7 +70,7 @@ def output_signals(
 
 def contrast_signals(
     unembedding: Unembedding,
-    normed: Tensor,
+    normed: Tensor | None,
     contrast: Tensor,
     targets: Tensor,
     wanted: frozenset[str],
@@ -82,7 +84,7 @@ def contrast_signals(
 
     Args:
         unembedding: Turns normed states into logits.
-        normed: (token, channel) states under the passages.
+        normed: (token, channel) states under the passages; read for ``mmd`` only.
         contrast: (token, channel) states under the random document.
         targets: (token,) response ids.
         wanted: Names among ``mmd``, ``token_logprob_contrast``.
@@ -93,11 +95,11 @@ def contrast_signals(
         Per name a (token,) tensor.
     """
     blocks: dict[str, list[Tensor]] = {name: [] for name in wanted}
-    for rows in row_blocks(len(normed), 2 * vocabulary_of(unembedding, normed)):
+    for rows in row_blocks(len(contrast), 2 * vocabulary_of(unembedding, contrast)):
         other = log_softmax_(unembedding.logits(contrast[rows]))
         if "token_logprob_contrast" in wanted:
             blocks["token_logprob_contrast"].append(other.gather(-1, targets[rows, None]).squeeze(-1))
-        if "mmd" in wanted:
+        if "mmd" in wanted and normed is not None:
             shift = log_softmax_(unembedding.logits(normed[rows])).exp_()
             shift.sub_(other.exp_())
             # Output rows beyond the embedding matrix (padded vocabularies) have no embedding.
