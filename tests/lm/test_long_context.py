@@ -11,6 +11,7 @@ from rendering import RESPONSE, example, renderer, said
 from groundscope.errors import ContextTooLongError, InputError
 from groundscope.lm.render import resolve_layouts
 from groundscope.lm.template import PromptTemplate
+from tokenizers_zoo import CORPUS
 
 
 def long_example(count=30, size=12, response=RESPONSE):
@@ -145,3 +146,26 @@ def test_a_passage_of_200000_characters_is_laid_out_and_chunked_in_seconds(name)
     start = time.perf_counter()
     check_chunks(renderer(name, max_length=8192), example((passage,)))
     assert time.perf_counter() - start < 15
+
+
+def test_packs_fit_though_joined_texts_have_more_tokens_than_their_parts():
+    render = renderer("metaspace_bpe", PromptTemplate(separator=""), max_length=500)
+
+    def pieces(text):
+        return len(render.tokenizer.tokenize(text))
+
+    # Behind the dummy prefix these are single tokens; without it, they are spelt out.
+    words = sorted({word for text in CORPUS for word in text.split()}, key=lambda word: pieces("1" + word))
+    word = next(word for word in reversed(words) if pieces(word) == 1)
+    assert pieces(word * 2) >= 5
+    assert len(check_chunks(render, example((word,) * 300))) > 2
+
+
+def test_a_random_document_shrinks_to_nothing_and_no_further():
+    # The passage makes one word of its surroundings, so any other prompt is longer.
+    render = renderer("chatml", PromptTemplate(user="The informa{passages}ion {question}"))
+    layout = render.layout(example(("t",)), contrasts=[()])
+    limit = layout.prompt_length + layout.response_length
+    assert len(layout.contrast_prompt_ids[0]) > layout.prompt_length
+    tight = renderer("chatml", render.template, limit).layout(example(("t",)), contrasts=[("Cats purr.", "Dogs.")])
+    np.testing.assert_array_equal(tight.contrast_prompt_ids[0], layout.contrast_prompt_ids[0])
