@@ -98,7 +98,27 @@ def test_spans_are_cut_from_smoothed_scores():
     narrow, wide = verdict_of(trace_of(scores)), verdict_of(trace_of(scores), detector=Wide())
     assert narrow.spans[0].text == "1887"
     assert len(wide.spans[0].text) > 4 and "1887" in wide.spans[0].text
-    assert wide.tokens == narrow.tokens and wide.score == narrow.score
+    assert [t.score for t in wide.tokens] == [t.score for t in narrow.tokens] and wide.score == narrow.score
+    assert [t.stretch for t in narrow.tokens] == [t.score for t in narrow.tokens]
+    assert wide.tokens[YEAR].stretch == pytest.approx(1.0)
+
+
+def test_spans_may_be_cut_from_scores_of_another_unit():
+    class Bounded(Given):
+        def span_scores(self, trace):
+            return np.tanh(self.token_scores(trace))
+
+    verdict = verdict_of(trace_of(scores_with(**{f"t{YEAR}": 4.0})), threshold=0.1, span=0.9, detector=Bounded())
+    assert [span.text for span in verdict.spans] == ["1887"]
+    assert verdict.spans[0].score == pytest.approx(np.tanh(4.0))
+    assert verdict.tokens[YEAR].score == 4.0 and verdict.tokens[YEAR].level == pytest.approx(np.tanh(4.0))
+
+
+def test_a_flagged_answer_without_a_standing_out_stretch_points_at_its_highest_sentence():
+    scores = scores_with(**{f"t{ROME}": 2.0})
+    verdict = verdict_of(trace_of(scores), threshold=0.1, span=9.0)
+    assert verdict.flagged and [span.text for span in verdict.spans] == ["It stands in Rome, Italy."]
+    assert verdict_of(trace_of(scores), threshold=5.0, span=9.0).spans == ()
 
 
 def test_evidence_is_the_share_of_attention_on_each_passage():

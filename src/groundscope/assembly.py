@@ -72,26 +72,32 @@ class Assembler:
         layout = traces[0].layout
         response = example.response
         offsets = [] if layout.response_offsets is None else [(int(s), int(e)) for s, e in layout.response_offsets]
-        smoothed = smooth(scores, self.detector.window)
+        stretches = smooth(
+            np.stack([self.detector.span_scores(trace) for trace in traces]).min(axis=0), self.detector.window
+        )
         score = self.detector.response_score(scores)
         weights = _passage_weights(traces, per_prompt.argmin(axis=0), len(example.passages))
+        flagged = score >= threshold.response
+        found = find_spans(response, offsets, stretches, threshold.span)
+        if flagged and not found:
+            found = _highest_sentence(response, offsets, stretches)
         spans = tuple(
             Span(start, end, response[start:end], mean, _evidence(weights, offsets, start, end))
-            for start, end, mean in find_spans(response, offsets, smoothed, threshold.span)
+            for start, end, mean in found
         )
         holes = _holes(response, layout)
         return Verdict(
             outcome="partial" if holes else "scored",
             response=response,
             score=score,
-            flagged=score >= threshold.response,
+            flagged=flagged,
             aggregation=self.detector.aggregation,
             detector=self.detector.name,
             model=self.model,
             threshold=threshold,
             tokens=tuple(
-                TokenScore(start, end, response[start:end], float(value))
-                for (start, end), value in zip(offsets, scores, strict=True)
+                TokenScore(start, end, response[start:end], float(value), float(stretch))
+                for (start, end), value, stretch in zip(offsets, scores, stretches, strict=True)
             ),
             spans=spans,
             sentences=_sentences(response, offsets, scores, spans),
@@ -102,6 +108,20 @@ class Assembler:
             question=example.question,
             passages=example.passages,
         )
+
+
+def _highest_sentence(response: str, offsets: list[tuple[int, int]], stretches: Scores) -> list[tuple[int, int, float]]:
+    """The sentence to point at where an answer is flagged as a whole and no stretch of it stands out."""
+    ranges = split_sentences(response)
+    scored = [
+        (mean, start, end)
+        for (start, end), mean in zip(ranges, aggregate_units(ranges, offsets, stretches), strict=True)
+        if mean is not None
+    ]
+    if not scored:
+        return []
+    mean, start, end = max(scored)
+    return [(start, end, mean)]
 
 
 def _sentences(

@@ -32,6 +32,7 @@ class ContextTooLongError(LayoutError):
     """
 
     def __init__(self, prompt_tokens: int, response_tokens: int, limit: int, advice: str = "") -> None:
+        self._advice = advice
         self.prompt_tokens = prompt_tokens
         self.response_tokens = response_tokens
         self.limit = limit
@@ -41,8 +42,8 @@ class ContextTooLongError(LayoutError):
             f"{prompt_tokens + response_tokens}; the model reads at most {limit}. {advice}"
         )
 
-    def __reduce__(self) -> tuple[type[ContextTooLongError], tuple[int, int, int]]:
-        return type(self), (self.prompt_tokens, self.response_tokens, self.limit)
+    def __reduce__(self) -> tuple[type[ContextTooLongError], tuple[int, int, int, str]]:
+        return type(self), (self.prompt_tokens, self.response_tokens, self.limit, self._advice)
 
 
 class UnknownNameError(InputError):
@@ -50,8 +51,9 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, given: str, known: Iterable[str], advice: str = "") -> None:
         names = sorted(known)
-        close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        by_lower = {name.lower(): name for name in names}
+        close = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=0.5)
+        hint = f" Did you mean {by_lower[close[0]]!r}?" if close else ""
         super().__init__(f"Unknown {kind} {given!r}.{hint} Known: {', '.join(names)}.{' ' + advice if advice else ''}")
 
 

@@ -40,7 +40,8 @@ class Scope:
         lm: The model that reads.
         detector: A detector, or its name.
         threshold: Where to flag a response; by default measured on a shipped sample of faithful answers.
-        span_threshold: Where to report a span; by default like ``threshold``.
+        span_threshold: Where to report a span. If only one of the two is given, the other is the detector's
+            neutral score, or the same number for detectors that have none.
         template: The prompt around question and passages.
         long_context: What to do with a prompt longer than the model's context: ``refuse`` (outcome
             ``too_long``) or ``chunk`` (several prompts, a token is supported if it is in any).
@@ -125,10 +126,12 @@ class Scope:
             if response is None and span is None:
                 self._threshold = reference_threshold(self.lm, self.detector, self.template)
             else:
-                either = float(response if response is not None else span or 0.0)
-                self._threshold = Threshold(
-                    either if response is None else response, either if span is None else span, "the caller"
-                )
+                neutral = self.detector.neutral
+                if response is None:
+                    response = span if neutral is None else neutral
+                if span is None:
+                    span = response if neutral is None else neutral
+                self._threshold = Threshold(float(response or 0.0), float(span or 0.0), "the caller")
         return self._threshold
 
     def score(

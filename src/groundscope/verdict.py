@@ -18,12 +18,26 @@ class TokenScore:
     """One response token. ``response[start:end] == text``; a higher score means less supported.
 
     The pieces of one character share its whole range: offsets never cut a character.
+
+    Attributes:
+        start: First code point.
+        end: One past the last code point.
+        text: ``response[start:end]``.
+        score: The token's own score.
+        stretch: Score of the stretch around it: what spans are cut out of, in the unit of ``threshold.span``.
+            ``None`` where it is the score itself.
     """
 
     start: int
     end: int
     text: str
     score: float
+    stretch: float | None = None
+
+    @property
+    def level(self) -> float:
+        """What is compared with ``threshold.span``."""
+        return self.score if self.stretch is None else self.stretch
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ class Threshold:
 
     Attributes:
         response: The response is flagged when its score is at least this.
-        span: A stretch is reported when its smoothed token score is at least this.
+        span: A stretch is reported when its score (``TokenScore.stretch``) is at least this.
         source: Where the two numbers come from, in words.
     """
 

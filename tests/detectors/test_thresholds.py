@@ -62,10 +62,11 @@ def test_lines_are_drawn_above_nine_in_ten_of_the_scores(tiny):
     traces = tiny.trace([renderer.layout(item) for item in SAMPLE], detector.signals)
     scores = [detector.token_scores(trace) for trace in traces]
     assert threshold.response == pytest.approx(np.quantile([s.mean() for s in scores], 0.9), rel=1e-4)
-    assert threshold.span == pytest.approx(
-        np.quantile([smooth(s, detector.window).max() for s in scores], 0.9), rel=1e-4
+    stretches = np.concatenate([smooth(s, detector.window) for s in scores])
+    assert threshold.span == pytest.approx(np.quantile(stretches, 0.95), rel=1e-4)
+    assert threshold.source == (
+        "5 faithful answers read by tiny: 10% of them would be flagged, 5% of their tokens marked"
     )
-    assert threshold.source == "above 90% of 5 faithful answers of the shipped reference sample, read by tiny"
     assert sum(s.mean() >= threshold.response for s in scores) == 1
 
 
@@ -79,7 +80,7 @@ def test_answers_that_the_model_cannot_read_are_left_out(make_tiny):
     lm = make_tiny(context=300)
     long = gs.Example("What?", ("word " * 400,), "Word.", id="long")
     measured = measure_threshold(lm, from_name("contrast"), TEMPLATE, [long, *SAMPLE])
-    assert "of 5 faithful answers" in measured.source
+    assert "5 faithful answers" in measured.source
     with pytest.raises(PrerequisiteError, match="could read none of the reference sample; give a threshold"):
         measure_threshold(lm, from_name("contrast"), TEMPLATE, [long])
 
@@ -166,7 +167,7 @@ def test_a_scope_measures_only_when_no_threshold_is_given(tiny, cache, reads, sh
     assert (both.response, both.span) == (2.5, 3.5)
     assert not reads and not cache.exists()
     verdict = gs.Scope(tiny, "perplexity").score("What is tea?", ["Tea is a drink."], "Tea is a drink.")
-    assert "faithful answers of the shipped reference sample, read by tiny" in verdict.threshold.source
+    assert "faithful answers read by tiny" in verdict.threshold.source
 
 
 def test_the_embedded_model_needs_no_reading_for_built_in_detectors(embedded):

@@ -6,14 +6,14 @@ import contextlib
 
 import numpy as np
 import pytest
-import reference
 import torch
-from reference import families
-from reference.model_pass import OnlyFloat64
 
 import groundscope as gs
+import reference
 from groundscope.errors import UnsupportedModelError
 from groundscope.trace.signals import SIGNALS
+from reference import families
+from reference.model_pass import OnlyFloat64
 
 ALL = list(SIGNALS)
 SUPPORTED = [name for name, family in families.FAMILIES.items() if not family.refused]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from reference import families
-
 import groundscope as gs
+from reference import families
 
 PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 HEAD = """# Model families
@@ -16,14 +15,14 @@ What each family yields, measured by the tests on tiny random models: every sign
 float64 reference, with padding on either side and in batches of unequal length. A family that is not listed
 may work as well: groundscope looks at the model, not at its name. `groundscope doctor --model ID` tells.
 
-| family | attention signals | layers with attention | lens signals | output signals | mid residual | norms | logits |
+| family | attention signals | attention layers | lens signals | output signals | mid residual | norms | logits |
 |---|---|---|---|---|---|---|---|
 """
 TAIL = """
 "Mid residual" is where the residual before the feed-forward block is read: the module whose input it is, or
 "parallel" where attention and feed-forward read the same input. "Norms" counts the norms of a layer: one or two
-are before attention and feed-forward; more than two means extra norms after them. "Logits" names what the model does to them
-after the output matrix.
+are before attention and feed-forward; more than two means extra norms after them. "Logits" names what the model
+does to them after the output matrix.
 
 Families without attention signals compute attention outside transformers' attention interface, or have none;
 detectors that need only the output distribution, such as `contrast`, work on them all the same.

@@ -28,7 +28,8 @@ class Detector(ABC):
         reference: Paper and equation.
         needs_training: Whether it must be fitted before it scores.
         aggregation: How token scores become the response score, in words.
-        window: Tokens over which scores are averaged before spans are cut out of them.
+        window: Tokens over which span scores are averaged before spans are cut out of them.
+        neutral: Token and span score that speaks neither for nor against support; ``None`` if there is none.
     """
 
     name: ClassVar[str]
@@ -37,6 +38,7 @@ class Detector(ABC):
     needs_training: ClassVar[bool] = False
     aggregation: ClassVar[str] = "mean over tokens"
     window: ClassVar[int] = 16
+    neutral: ClassVar[float | None] = None
 
     @property
     @abstractmethod
@@ -53,6 +55,13 @@ class Detector(ABC):
         Returns:
             (token,) finite scores, higher = more likely hallucinated.
         """
+
+    def span_scores(self, trace: Trace) -> Scores:
+        """Score every response token for the cutting of spans; by default its token score.
+
+        A detector may use another unit here, if that locates better.
+        """
+        return self.token_scores(trace)
 
     def response_score(self, scores: Scores) -> float:
         """Return the score of a response from its (token,) scores; NaN entries do not count."""

@@ -16,12 +16,14 @@ class Contrast(Detector):
     """log p(token | random document) - log p(token | passages), in nats.
 
     A token that the passages support becomes likelier when they are read; one that the model would have
-    written anyway does not.
+    written anyway does not. Spans are cut where the same difference of probabilities, which is bounded, stays
+    high: a single surprising token then cannot hide its neighbours, or be hidden by them.
     """
 
     name = "contrast"
     summary = "log p under a random document minus log p under the passages"
     reference = "pointwise mutual information between token and passages"
+    neutral = 0.0
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -31,3 +33,7 @@ class Contrast(Detector):
     def token_scores(self, trace: Trace) -> Scores:
         """Score every response token, in nats."""
         return trace["token_logprob_contrast"].astype(np.float64) - trace["token_logprob"]
+
+    def span_scores(self, trace: Trace) -> Scores:
+        """p(token | random document) - p(token | passages), in [-1, 1]."""
+        return np.exp(trace["token_logprob_contrast"].astype(np.float64)) - np.exp(trace["token_logprob"])

@@ -47,10 +47,15 @@ class LanguageModel:
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any = None, *, name: str | None = None) -> None:
-        if not isinstance(model, nn.Module):
+        if not isinstance(model, nn.Module) or not hasattr(model, "get_output_embeddings"):
             raise InputError(
                 "The 'model' parameter of LanguageModel must be a loaded transformers model. "
                 f"Got {type(model).__name__} instead; to load by name use LanguageModel.from_pretrained."
+            )
+        if tokenizer is not None and not hasattr(tokenizer, "get_vocab"):
+            raise InputError(
+                "The 'tokenizer' parameter of LanguageModel must be a transformers tokenizer or None. "
+                f"Got {type(tokenizer).__name__} instead."
             )
         self.model = model
         self.tokenizer = tokenizer
@@ -177,12 +182,9 @@ class LanguageModel:
         anatomy = self.anatomy
         tokenizer = ""
         if self.tokenizer is not None:
-            parts = [
-                type(self.tokenizer).__name__,
-                str(len(self.tokenizer)),
-                str(self.tokenizer.chat_template),
-            ]
-            tokenizer = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+            vocabulary = sorted(self.tokenizer.get_vocab().items())
+            parts = (type(self.tokenizer).__name__, self.tokenizer.chat_template, vocabulary)
+            tokenizer = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
         return {
             "model": self.name,
             "architecture": type(self.model).__name__,
@@ -231,20 +233,24 @@ def _device(device: str | torch.device | None) -> torch.device:
         return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
     try:
         resolved = torch.device(device)
-    except RuntimeError as exc:
+    except (RuntimeError, TypeError) as exc:
         raise InputError(
             f"The device must be one like 'cpu', 'cuda', 'cuda:1' or 'mps'. Got {device!r} instead."
         ) from exc
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise PrerequisiteError("The device 'cuda' was asked for, but torch sees no GPU here. Use device='cpu'.")
+    if resolved.type == "mps" and not torch.backends.mps.is_available():
+        raise PrerequisiteError("The device 'mps' was asked for, but torch sees none here. Use device='cpu'.")
+    if resolved.type not in ("cpu", "cuda", "mps", "xpu"):
+        raise InputError(f"The device must be one like 'cpu', 'cuda', 'cuda:1' or 'mps'. Got {device!r} instead.")
     return resolved
 
 
 def _dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype | str:
     if dtype is None or dtype == "auto":
         return torch.float32 if device.type == "cpu" else "auto"
-    if isinstance(dtype, torch.dtype):
+    if isinstance(dtype, torch.dtype) and dtype in _DTYPES.values():
         return dtype
-    if dtype not in _DTYPES:
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise InputError(f"The dtype must be one of {', '.join(_DTYPES)} or auto. Got {dtype!r} instead.")
     return _DTYPES[dtype]

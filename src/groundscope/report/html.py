@@ -178,7 +178,9 @@ def _drawn(segment: Segment, scale: Scale) -> dict[str, str]:
         if segment.span is not None or not segment.text.isspace():
             classes.append(f"h{int(_COLOUR_STEPS * scale.level(score))}")
         notes.append("score " + ", ".join(number(token.score) for token in segment.tokens))
-        if len(segment.tokens) > 1:
+        if any(token.stretch is not None for token in segment.tokens):
+            notes.append(f"with its surroundings {number(score)}")
+        elif len(segment.tokens) > 1:
             notes.append(f"mean {number(score)} of {len(segment.tokens)} tokens")
     if segment.unscored is not None:
         classes.append("unscored")

@@ -34,7 +34,7 @@ class Scale:
         wide as the other side, so that a token just over the line does not take the strongest colour.
         Without a threshold the middle of the range takes its place.
         """
-        scores = [token.score for token in verdict.tokens if math.isfinite(token.score)]
+        scores = [token.level for token in verdict.tokens if math.isfinite(token.level)]
         if verdict.threshold is not None and math.isfinite(verdict.threshold.span):
             mid = verdict.threshold.span
         elif scores:

@@ -42,8 +42,8 @@ class Segment:
 
     @property
     def score(self) -> float | None:
-        """Mean score of the tokens; ``None`` without any."""
-        scores = [token.score for token in self.tokens if math.isfinite(token.score)]
+        """Mean over the tokens of what is compared with the span threshold; ``None`` without any."""
+        scores = [token.level for token in self.tokens if math.isfinite(token.level)]
         return sum(scores) / len(scores) if scores else None
 
 
