@@ -16,8 +16,9 @@ from groundscope.lm.interface import (
     attention_logits,
     current_observer,
     hide,
+    log_total,
     observing,
-    softmax_,
+    softmax,
 )
 from reference import WINDOW, families
 
@@ -35,7 +36,7 @@ class Weights:
     def attention(self, call: AttentionCall) -> None:
         rows, keys = slice(0, call.query.shape[2]), slice(0, call.key.shape[2])
         batch = [
-            softmax_(hide(attention_logits(call, b, rows, keys), call, b, rows, keys), call.sinks)[0]
+            softmax(hide(attention_logits(call, b, rows, keys), call, b, rows, keys), call.sinks)
             for b in range(call.query.shape[0])
         ]
         self.layers.append(torch.stack(batch))
@@ -145,14 +146,15 @@ def test_padding_and_window_are_not_lost_whatever_the_models_own_attention(own):
 
 def test_a_sink_takes_its_share_and_a_hidden_key_none():
     logits = torch.tensor([[[0.0, 1.0, 2.0, -1e30]]])
-    weights, logs = softmax_(logits.clone(), torch.tensor([1.5]))
+    weights = softmax(logits, torch.tensor([1.5]))
     own = torch.tensor([0.0, 1.0, 2.0])
     total = own.exp().sum() + torch.tensor(1.5).exp()
     torch.testing.assert_close(weights[0, 0], torch.cat([own.exp() / total, torch.zeros(1)]))
-    torch.testing.assert_close(logs[0, 0, :3], own - total.log())
-    assert weights.sum() < 1 and torch.isfinite(logs).all()
-    large, _ = softmax_(logits.clone(), torch.tensor([1e4]))
+    torch.testing.assert_close(log_total(logits, weights)[0, 0], total.log())
+    assert weights.sum() < 1
+    large = softmax(logits, torch.tensor([1e4]))
     assert torch.isfinite(large).all() and large.max() == 0
+    assert torch.isfinite(log_total(logits, large)).all()
 
 
 def test_a_wholly_hidden_row_is_finite():
@@ -161,9 +163,10 @@ def test_a_wholly_hidden_row_is_finite():
         query, key = torch.randn(1, 2, 2, 4, generator=generator), torch.randn(1, 2, 4, 4, generator=generator)
         call = AttentionCall(torch.nn.Identity(), query.half(), key.half(), mask, 1.0, None, None)
         rows, keys = slice(0, 2), slice(0, 4)
-        weights, logs = softmax_(hide(attention_logits(call, 0, rows, keys), call, 0, rows, keys), None)
+        logits = hide(attention_logits(call, 0, rows, keys), call, 0, rows, keys)
+        weights = softmax(logits, None)
         assert weights.dtype == torch.float32
-        assert torch.isfinite(weights).all() and torch.isfinite(logs).all()
+        assert torch.isfinite(weights).all() and torch.isfinite(log_total(logits, weights)).all()
 
 
 def test_everything_is_put_back():

@@ -82,12 +82,11 @@ def attention_logits(call: AttentionCall, batch: int, rows: slice, keys: slice) 
         (head, row, key) in float32, or float64 for a float64 model.
     """
     dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
-    query = call.query[batch, :, rows].to(dtype)  # (head, row, channel)
+    query = call.query[batch, :, rows].to(dtype) * call.scaling  # (head, row, channel)
     key = call.key[batch, :, keys].to(dtype)  # (key head, key, channel)
     heads, count, channels = query.shape
     grouped = query.reshape(key.shape[0], -1, channels)  # (key head, group * row, channel)
     logits = torch.bmm(grouped, key.transpose(1, 2)).view(heads, count, -1)
-    logits.mul_(call.scaling)
     if call.softcap is not None:
         logits.div_(call.softcap).tanh_().mul_(call.softcap)
     return logits
@@ -111,23 +110,19 @@ def hide(logits: Tensor, call: AttentionCall, batch: int, rows: slice, keys: sli
     return logits
 
 
-def softmax_(logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Softmax over the last axis of (head, row, key), destroying ``logits``.
+def softmax(logits: Tensor, sinks: Tensor | None) -> Tensor:
+    """Softmax over the last axis of (head, row, key); sums to less than one if there are sinks."""
+    weights = torch.softmax(logits, dim=-1)
+    if sinks is not None:
+        # A sink is one more logit in the denominator.
+        mass = log_total(logits, weights)
+        weights.mul_(torch.sigmoid(mass - sinks.to(logits.dtype).view(-1, 1)).unsqueeze(-1))
+    return weights
 
-    Returns:
-        The weights (which sum to less than one if there are sinks) and ``logits`` turned into their logarithms.
-    """
-    top = logits.amax(-1, keepdim=True)
-    if sinks is not None:
-        sink = sinks.to(logits.dtype).view(-1, 1, 1)
-        top = torch.maximum(top, sink)
-    logits.sub_(top)
-    weights = logits.exp()
-    total = weights.sum(-1, keepdim=True)
-    if sinks is not None:
-        total = total + (sink - top).exp()
-    weights.div_(total)
-    return weights, logits.sub_(total.log())
+
+def log_total(logits: Tensor, weights: Tensor) -> Tensor:
+    """Logarithm of the softmax's denominator, (head, row): weights are ``exp(logits - log_total)``."""
+    return logits.amax(-1) - weights.amax(-1).clamp_(min=torch.finfo(weights.dtype).tiny).log()
 
 
 def _output_from_weights(call: AttentionCall, value: Tensor) -> Tensor:
@@ -142,7 +137,7 @@ def _output_from_weights(call: AttentionCall, value: Tensor) -> Tensor:
         for start in range(0, rows, step):
             window = slice(start, min(start + step, rows))
             logits = hide(attention_logits(call, b, window, slice(0, keys)), call, b, window, slice(0, keys))
-            weights, _ = softmax_(logits, call.sinks)
+            weights = softmax(logits, call.sinks)
             output[b, window] = torch.bmm(weights.to(values.dtype), values).transpose(0, 1)
     return output
 

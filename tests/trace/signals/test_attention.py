@@ -53,7 +53,7 @@ def test_lookback_ratio_by_hand():
 )
 def test_aggregations_by_hand(name, expected):
     passage = HAND[:, None, 1:4]
-    got = aggregate_passages(passage, passage.log(), {name})
+    got = aggregate_passages(passage, passage.log(), torch.zeros(passage.shape[:-1]), {name})
     assert set(got) == {name}
     np.testing.assert_allclose(got[name][:, 0], expected, atol=1e-6)
 
@@ -70,7 +70,7 @@ def logits(draw):
 @given(logits(), st.integers(0, 12))
 def test_aggregations_stay_in_range_and_equal_the_definitions(values, outside):
     logs = values.log_softmax(-1)[..., outside:]  # the first keys are no passage
-    got = aggregate_passages(logs.exp(), logs, AGGTRUTH)
+    got = aggregate_passages(logs.exp(), logs, torch.zeros(logs.shape[:-1]), AGGTRUTH)
     count = logs.shape[-1]
     bounds = {
         "aggtruth_sum": (0, 1),
@@ -92,19 +92,19 @@ def test_aggregations_stay_in_range_and_equal_the_definitions(values, outside):
 
 def test_head_that_ignores_the_passages_has_no_cosine():
     passage = torch.tensor([[[0.0, 0.0]], [[0.2, 0.1]], [[0.4, 0.2]]])
-    got = aggregate_passages(passage, passage.clamp(min=1e-30).log(), {"aggtruth_cosine"})["aggtruth_cosine"]
+    got = aggregate_passages(passage, passage.clamp(min=1e-30).log(), None, {"aggtruth_cosine"})["aggtruth_cosine"]
     np.testing.assert_allclose(got[:, 0], [0.0, 0.5, 0.5], atol=1e-6)
 
 
 def test_a_single_head_has_nothing_to_be_compared_with():
     passage = torch.tensor([[[0.2, 0.3]]])
-    got = aggregate_passages(passage, passage.log(), AGGTRUTH)
+    got = aggregate_passages(passage, passage.log(), torch.zeros(passage.shape[:-1]), AGGTRUTH)
     assert got["aggtruth_cosine"].item() == 0 and got["aggtruth_js"].item() == 0
 
 
 def test_passages_whose_sum_rounds_above_one_leave_no_negative_residual():
     passage = torch.tensor([[[0.7, 0.3 + 2e-7]], [[0.5, 0.5]]])
-    for name, values in aggregate_passages(passage, passage.log(), AGGTRUTH).items():
+    for name, values in aggregate_passages(passage, passage.log(), torch.zeros(passage.shape[:-1]), AGGTRUTH).items():
         assert torch.isfinite(values).all(), name
 
 

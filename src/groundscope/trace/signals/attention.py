@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from groundscope.lm.interface import AttentionCall, attention_logits, hide, softmax_
+from groundscope.lm.interface import AttentionCall, attention_logits, hide, log_total, softmax
 
 # Bytes of one block of weights: what stays in a core's cache, and what keeps a GPU busy.
-_CPU_BLOCK = 1_400_000
+_CPU_BLOCK = 4 << 20
 _GPU_BLOCK = 64 << 20
 _AGGTRUTH = ("aggtruth_sum", "aggtruth_cosine", "aggtruth_entropy", "aggtruth_js")
+_SMALL_NORM = 1e-15
 TOP_SHARE = 0.1
 
 
@@ -89,8 +90,8 @@ class AttentionRows:
             rows = slice(start, min(start + step, g.rows.stop))
             logits = hide(attention_logits(call, g.batch, rows, g.keys), call, g.batch, rows, g.keys)
             visible = self._visible(call, rows)
-            weights, logs = softmax_(logits, call.sinks)
-            blocks.append(self._reduce(weights, logs, rows.start - g.rows.start, visible))
+            weights = softmax(logits, call.sinks)
+            blocks.append(self._reduce(weights, logits, rows.start - g.rows.start, visible))
         for name in blocks[0]:
             self.parts.setdefault(name, []).append(self._joined(name, [block[name] for block in blocks]))
 
@@ -118,8 +119,8 @@ class AttentionRows:
         mask = call.mask[self.geometry.batch, :1, rows, self.geometry.keys]
         return mask if mask.dtype == torch.bool else mask > -1e4
 
-    def _reduce(self, weights: Tensor, logs: Tensor, first_row: int, visible: Tensor | None) -> dict[str, Tensor]:
-        """Reduce weights and their logarithms, (head, row, key), to the requested signals."""
+    def _reduce(self, weights: Tensor, logits: Tensor, first_row: int, visible: Tensor | None) -> dict[str, Tensor]:
+        """Reduce weights and their logits, (head, row, key), to the requested signals."""
         out: dict[str, Tensor] = {}
         if "lookback_ratio" in self.signals:
             context = weights[..., : self.geometry.header]
@@ -136,7 +137,8 @@ class AttentionRows:
             out["external_context_score"] = _most_attended(passage)
         wanted = self.signals.intersection(_AGGTRUTH)
         if wanted:
-            out.update(aggregate_passages(passage, _columns(logs, self.geometry.passages), wanted))
+            total = log_total(logits, weights) if "aggtruth_entropy" in wanted else None
+            out.update(aggregate_passages(passage, _columns(logits, self.geometry.passages), total, wanted))
         return out
 
     def _lookback(
@@ -149,15 +151,14 @@ class AttentionRows:
         g = self.geometry
         new = weights[..., g.header :].sum(-1)
         total = context.sum(-1)
-        rows = torch.arange(first_row, first_row + weights.shape[1], device=weights.device)
         if visible is None:
-            count = torch.full_like(rows, context.shape[-1])
-            new_count = g.prompt - g.header + rows
+            first = g.prompt - g.header + first_row
+            new_count = torch.arange(first, first + weights.shape[1], device=weights.device)
+            mean = total / max(1, context.shape[-1])
         else:
             seen = _columns(visible, g.passages) if passages else visible[..., : g.header]
-            count = seen[0].sum(-1)
             new_count = visible[0, :, g.header :].sum(-1)
-        mean = total / count.clamp(min=1)
+            mean = total / seen[0].sum(-1).clamp(min=1)
         new_mean = new / new_count.clamp(min=1)
         both = mean + new_mean
         # Compared with zero, not "> 0": NaN must stay NaN and be reported.
@@ -180,16 +181,21 @@ def _most_attended(passage: Tensor) -> Tensor:
     if length == 0:
         return torch.zeros(*passage.shape[:-1], 0, dtype=torch.int16, device=passage.device)
     k = max(1, math.floor(TOP_SHARE * length))
-    index = passage.topk(k, dim=-1, sorted=False).indices
+    # Bits of non-negative floats order like the floats, and integers are compared faster.
+    bits = passage.view(torch.int64 if passage.dtype == torch.float64 else torch.int32)
+    index = bits.topk(k, dim=-1, sorted=False).indices
     return index.to(torch.int16 if length <= torch.iinfo(torch.int16).max else torch.int32)
 
 
-def aggregate_passages(passage: Tensor, logs: Tensor, wanted: frozenset[str] | set[str]) -> dict[str, Tensor]:
+def aggregate_passages(
+    passage: Tensor, logits: Tensor, log_sum: Tensor | None, wanted: frozenset[str] | set[str]
+) -> dict[str, Tensor]:
     """AggTruth's aggregations of one layer.
 
     Args:
         passage: (head, row, passage token) attention weights on the passages, not renormalised.
-        logs: Their logarithms, finite.
+        logits: Their logits, finite.
+        log_sum: (head, row) logarithm of the softmax's denominator; needed for ``aggtruth_entropy`` only.
         wanted: Names of the aggregations.
 
     Returns:
@@ -201,14 +207,16 @@ def aggregate_passages(passage: Tensor, logs: Tensor, wanted: frozenset[str] | s
         out["aggtruth_sum"] = total
     # What the head spends elsewhere; rounding may push the sum over one.
     residual = (1 - total).clamp_(min=0)
-    if "aggtruth_entropy" in wanted:
-        nats = -(passage * logs).sum(-1) - torch.xlogy(residual, residual)
+    if "aggtruth_entropy" in wanted and log_sum is not None:
+        # log p is logits - log_sum.
+        nats = log_sum * total - (passage * logits).sum(-1) - torch.xlogy(residual, residual)
         out["aggtruth_entropy"] = nats.clamp_(min=0) / math.log(2)
     if "aggtruth_cosine" in wanted:
         out["aggtruth_cosine"] = _mean_cosine(passage)
     if "aggtruth_js" in wanted:
-        squared = _mid_divergence(passage, passage.mean(0, keepdim=True)).sum(-1)
-        squared += _mid_divergence(residual, residual.mean(0, keepdim=True))
+        squared = _divergence(passage, passage.mean(0, keepdim=True))
+        rest = residual.unsqueeze(-1)
+        squared += _divergence(rest, rest.mean(0, keepdim=True))
         out["aggtruth_js"] = squared.clamp_(min=0).sqrt()
     return out
 
@@ -218,28 +226,33 @@ def _mean_cosine(passage: Tensor) -> Tensor:
     heads = passage.shape[0]
     if heads == 1 or passage.shape[-1] == 0:
         return torch.zeros(passage.shape[:-1], dtype=passage.dtype, device=passage.device)
-    # Scaled first: the squares of very small weights would vanish.
-    passage = passage / passage.amax(-1, keepdim=True).clamp_(min=torch.finfo(passage.dtype).tiny)
-    norm = passage.square().sum(-1).sqrt_()
+    norm = torch.linalg.vector_norm(passage, dim=-1)
+    if bool((norm < _SMALL_NORM).any()):
+        # The squares of very small weights vanish.
+        passage = passage / passage.amax(-1, keepdim=True).clamp_(min=torch.finfo(passage.dtype).tiny)
+        norm = torch.linalg.vector_norm(passage, dim=-1)
     inverse = torch.where(norm > 0, 1 / norm, torch.zeros_like(norm))
-    together = (passage * inverse.unsqueeze(-1)).sum(0)  # (row, passage token)
-    cosine = (passage * together).sum(-1) * inverse
-    return (cosine - (norm > 0).to(cosine.dtype)) / (heads - 1)
+    by_row = passage.transpose(0, 1)  # (row, head, passage token)
+    together = torch.bmm(inverse.t().unsqueeze(1), by_row)  # (row, 1, passage token)
+    cosine: Tensor = torch.bmm(by_row, together.transpose(1, 2)).squeeze(-1).t() * inverse
+    others: Tensor = cosine - (norm > 0).to(cosine.dtype)
+    return others.div_(heads - 1)
 
 
-def _mid_divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Each element's share of JSD(p, q) in nats.
+def _divergence(p: Tensor, q: Tensor) -> Tensor:
+    """JSD(p, q) in nats over the last axis, as a sum of shares.
 
     With m = (p+q)/2 and d = (p-q)/(p+q) the share is m/2 * ((1+d) log(1+d) + (1-d) log(1-d)): never negative,
     so nothing cancels between elements, and finite where one of the two is zero.
     """
-    both = p + q
-    d = (p - q).div_(both + torch.finfo(both.dtype).tiny)
+    both = p + (q + torch.finfo(q.dtype).tiny)
+    d = (p - q).div_(both)
     edge = 1 - torch.finfo(both.dtype).eps
     d.clamp_(-edge, edge)
     up, down = torch.log1p(d), torch.log1p(-d)
     share = (up + down).addcmul_(d, up.sub_(down))
-    return share.mul_(both).div_(4)
+    summed: Tensor = share.mul_(both).sum(-1)
+    return summed / 4
 
 
 def context_scores(index: Tensor, context: Tensor, states: Tensor) -> Tensor:
@@ -256,6 +269,8 @@ def context_scores(index: Tensor, context: Tensor, states: Tensor) -> Tensor:
     heads, tokens, k = index.shape
     if k == 0:
         return torch.zeros(heads, tokens, dtype=states.dtype, device=states.device)
-    bags = index.reshape(-1, k).int()
-    mean = torch.nn.functional.embedding_bag(bags, context, mode="mean").view(heads, tokens, -1)
-    return torch.nn.functional.cosine_similarity(mean, states[None], dim=-1)
+    # The cosine does not care whether it is given the sum or the mean.
+    sums = torch.nn.functional.embedding_bag(index.reshape(-1, k).int(), context, mode="sum").view(heads, tokens, -1)
+    dots = torch.bmm(sums.transpose(0, 1), states.unsqueeze(-1)).squeeze(-1).t()
+    norms = torch.linalg.vector_norm(sums, dim=-1) * torch.linalg.vector_norm(states, dim=-1)
+    return torch.where(norms == 0, norms, dots / norms)
