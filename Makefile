@@ -14,7 +14,7 @@ STAMP := $(VENV)/.installed
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help install model demo test test-all lint format bench clean
+.PHONY: help install model demo test test-all lint format bench docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ format: $(STAMP)  ## Apply the style
 
 bench: model  ## Run every benchmark
 	set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+docs: $(STAMP)  ## Write the generated pages of docs/ anew
+	GROUNDSCOPE_UPDATE_DOCS=1 $(PYTEST) tests/trace/test_family_table.py
 
 clean:  ## Remove what the targets above made, apart from the model cache
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis report.html
