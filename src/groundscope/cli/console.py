@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -66,3 +67,20 @@ def _decode(name: str, source: str, raw: bytes) -> str:
             f"{source}, given to {name}, is not valid UTF-8: {exc.reason} at byte {exc.start}. "
             "Convert it, for instance with: iconv -f LATIN1 -t UTF-8"
         ) from exc
+
+
+class NoteHandler(logging.Handler):
+    """Shows what the library reports about long work (fetching a model, measuring a threshold) as notes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message, without a level or a logger's name."""
+        note(record.getMessage())
+
+
+def show_library_notes() -> None:
+    """Send what the library logs from INFO upwards to standard error; calling it twice changes nothing."""
+    logger = logging.getLogger("groundscope")
+    if not any(isinstance(handler, NoteHandler) for handler in logger.handlers):
+        logger.addHandler(NoteHandler())
+        logger.setLevel(logging.INFO)
+        logger.propagate = False

@@ -12,7 +12,14 @@ from typer.core import TyperGroup
 
 from groundscope._version import __version__
 from groundscope.cli import detectors, doctor, models, score
-from groundscope.cli.console import EXIT_CLOSED_PIPE, EXIT_FAULT, EXIT_INTERRUPTED, EXIT_WRONG_USE, note
+from groundscope.cli.console import (
+    EXIT_CLOSED_PIPE,
+    EXIT_FAULT,
+    EXIT_INTERRUPTED,
+    EXIT_WRONG_USE,
+    note,
+    show_library_notes,
+)
 from groundscope.errors import GroundscopeError
 
 
@@ -80,6 +87,7 @@ def main() -> None:
             sys.stdout.reconfigure(errors="replace")
         else:
             sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+    show_library_notes()
     try:
         app(prog_name="groundscope")
     except Exception:
