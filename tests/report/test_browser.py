@@ -16,7 +16,17 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="no Chromium here; `apt-get install chromium` brings it"),
 ]
-OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr"]
+OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+]
 RESPONSE = "It was completed in 1887 <b>by</b> <script>document.title='owned'</script>."
 
 
