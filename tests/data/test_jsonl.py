@@ -112,6 +112,23 @@ def test_damaged_gzip_gives_what_it_can_and_says_so(tmp_path):
     assert last.line == len(good) + 1
 
 
+def test_a_wrong_checksum_says_that_earlier_records_may_be_altered(tmp_path):
+    whole = bytearray(gzip.compress((record(id="a") + "\n").encode()))
+    whole[-8] ^= 1  # the CRC, which is known to be wrong only after the record was read
+    (tmp_path / "a.gz").write_bytes(whole)
+    first, last = read_records(tmp_path / "a.gz")
+    assert first.id == "a"
+    assert isinstance(last, BadRecord) and "records read before may be altered" in last.error
+    (tmp_path / "a.gz").write_bytes(whole[:-8])  # cut short: what was read is right
+    *_, last = read_records(tmp_path / "a.gz")
+    assert isinstance(last, BadRecord) and "damaged" in last.error and "altered" not in last.error
+
+
+def test_messages_name_the_source_of_a_copy(tmp_path):
+    with pytest.raises(InputError, match=r"'/dev/fd/63' holds a JSON array.*/dev/fd/63 > records"):
+        list(read_records(write(tmp_path / "copy", "[]"), "/dev/fd/63"))
+
+
 def test_byte_order_mark_and_windows_line_ends(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + record(id="a").encode() + b"\r\n" + record(id="b").encode() + b"\r\n")

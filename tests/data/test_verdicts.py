@@ -217,3 +217,21 @@ def test_places_where_no_file_can_be(tmp_path):
     assert not (tmp_path / "no").exists()
     with pytest.raises(InputError, match="folder"), VerdictWriter(tmp_path, SETTINGS):
         pass
+
+
+def test_a_folder_in_the_place_of_the_lock_is_named_and_kept(tmp_path):
+    lock = tmp_path / "v.jsonl.lock"
+    lock.mkdir()
+    with (
+        pytest.raises(PrerequisiteError, match=r"v\.jsonl\.lock' cannot be made"),
+        VerdictWriter(tmp_path / "v.jsonl", SETTINGS),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["v.jsonl.lock"]
+
+
+@pytest.mark.parametrize("length", [250, 300])
+def test_a_name_that_leaves_no_room_for_the_side_files_is_refused(tmp_path, length):
+    with pytest.raises(InputError, match="name too long"), VerdictWriter(tmp_path / ("x" * length), SETTINGS):
+        pass
+    assert not list(tmp_path.iterdir())

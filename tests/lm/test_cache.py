@@ -210,3 +210,9 @@ def test_lock_of_a_killed_process_is_free(tmp_path):
     with exclusive(lock, lines.append):
         pass
     assert lines == []
+
+
+def test_a_folder_name_too_long_names_the_variable(no_variables, monkeypatch):
+    monkeypatch.setenv("GROUNDSCOPE_CACHE", "/tmp/" + "x" * 300)
+    with pytest.raises(PrerequisiteError, match=r"name too long.*GROUNDSCOPE_CACHE"):
+        cache_dir()

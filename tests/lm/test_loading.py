@@ -201,3 +201,18 @@ def test_code_of_a_model_does_not_run_unasked(folder):
     with pytest.raises(GroundscopeError, match="could not be loaded"):
         LanguageModel.from_pretrained(folder, device="cpu")
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", ["~nouser_x/y", "~nouser_x/y.gguf", "/" + "x" * 300, "x" * 300, "x" * 300 + ".gguf"])
+def test_a_name_that_can_be_no_path_is_refused_as_a_missing_one(name):
+    with pytest.raises(InputError, match=r"does not exist|Unknown model"):
+        load(name, torch.float32)
+
+
+def test_the_reason_is_not_cut_within_a_sentence(folder):
+    for path in folder.glob("*token*"):
+        path.unlink()
+    with pytest.raises(GroundscopeError, match="could not be loaded") as caught:
+        load(str(folder), torch.float32)
+    assert ",." not in str(caught.value) and ":." not in str(caught.value)
+    assert "instantiate and convert. Check that" in str(caught.value)

@@ -141,3 +141,11 @@ def test_the_fingerprint_changes_with_every_field():
     assert len(set(prints)) == len(prints)
     assert PromptTemplate().fingerprint() == prints[0]
     assert all(len(value) == 16 and int(value, 16) >= 0 for value in prints)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"user": ' + "9" * 5000 + "}"], ids=["too deep", "too many digits"])
+def test_json_beyond_what_python_reads_is_refused(tmp_path, text):
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"t\.json is not usable JSON"):
+        PromptTemplate.from_file(path)

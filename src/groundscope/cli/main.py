@@ -26,6 +26,14 @@ from groundscope.errors import GroundscopeError
 class _Group(TyperGroup):
     """Turns what is refused on purpose into one line; anything else keeps its traceback."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)  # prints --version and --help
+        except OSError as exc:
+            if exc.errno is None:
+                raise
+            raise typer.Exit(_refused(exc)) from exc
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -37,10 +45,33 @@ class _Group(TyperGroup):
         except KeyboardInterrupt as exc:
             note(str(exc) or "interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from exc
-        except BrokenPipeError as exc:
-            # Whoever read us has enough (`| head`). Python's own flush at exit must not fail on it again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(EXIT_CLOSED_PIPE) from exc
+        except OSError as exc:
+            # Without a number it is not the system's answer but a library's, or a fault of ours.
+            if exc.errno is None or (ctx.params.get("debug") and not isinstance(exc, BrokenPipeError)):
+                raise
+            raise typer.Exit(_refused(exc)) from exc
+
+
+def _refused(error: OSError) -> int:
+    """Say in one line what the system refused and return the exit code."""
+    stuck = _stdout_is_stuck()
+    if isinstance(error, BrokenPipeError):
+        return EXIT_CLOSED_PIPE  # whoever read us has enough (`| head`)
+    subject = repr(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+    if subject is None and stuck:
+        subject = "standard output"
+    note(f"{subject or 'standard output or another open file'}: {error.strerror}.")
+    return EXIT_WRONG_USE
+
+
+def _stdout_is_stuck() -> bool:
+    """Tell whether standard output takes nothing; if so, drop what waits, or the flush at exit fails on it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 app = typer.Typer(
@@ -77,7 +108,7 @@ app.add_typer(models.app, name="models")
 def main() -> None:
     """Run the command line (the ``groundscope`` script).
 
-    Exits with 0 for success, 2 for wrong use, input that is refused or a missing prerequisite, 70 with a
+    Exits with 0 for success, 2 for wrong use, refused input, a missing prerequisite or what the system refuses, 70 with a
     traceback for a fault of ours, 130 after Ctrl-C, 141 if the reader of its output went away. ``groundscope
     score --help`` lists the codes of ``score``.
     """
@@ -90,6 +121,12 @@ def main() -> None:
     show_library_notes()
     try:
         app(prog_name="groundscope")
+    except SystemExit as left:
+        try:
+            sys.stdout.flush()  # here and not by Python at exit, which could only complain
+        except OSError as exc:
+            sys.exit(_refused(exc))
+        raise left
     except Exception:
         sys.excepthook(*sys.exc_info())
         sys.exit(EXIT_FAULT)  # Python's own choice, 1, would read as a verdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shutil
+import stat
 import sys
 import tempfile
 from collections import Counter
@@ -113,33 +114,31 @@ class FileRun:
 
     def execute(self, fail_on_flagged: bool) -> int:
         """Score the file and return the exit code."""
-        if self.output is None:
-            self._to_stdout()
-        else:
+        if self.output is not None:
             check_place(self.output)
-            with _seekable(self.data) as path:
+        with _seekable(self.data) as path:
+            if next(read_records(path, self.data), None) is None:
+                raise InputError(f"{self.data!r} holds no records.")
+            if self.output is None:
+                self._to_stdout(path)
+            else:
                 self._to_file(path, self.output)
         note(f"{self.tally}.")
         return self.tally.exit_code(fail_on_flagged)
 
-    def _to_stdout(self) -> None:
-        records = read_records(self.data)
-        first = next(records, None)
-        if first is None:
-            raise InputError(f"{self.data!r} holds no records.")
-        others, total = None, None
-        if self.data != STDIN:
-            others, total = self._others(self.data), count_lines(self.data)
+    def _to_stdout(self, path: Path) -> None:
         scope = self.reading.load()
         page: list[Verdict] = []
+        total = self._total(path)
         with self._progress(total, 0) as bar:
-            for verdict in self._verdicts(scope, itertools.chain([first], records), others, {}, bar):
+            for verdict in self._verdicts(scope, path, {}, bar):
                 if self.format == "html":
                     page.append(verdict)
                 elif self.format == "json":
                     print(json_line(verdict, self.include_context), flush=True)
                 else:
                     print(self._text(verdict, None), end="\n\n", flush=True)
+        self._check_all_read(total)
         if self.format == "html":
             from groundscope.report.html import render_page
 
@@ -148,8 +147,6 @@ class FileRun:
     def _to_file(self, path: Path, output: Path) -> None:
         if output.exists() and path.samefile(output):
             raise InputError(f"-o names the input itself ({str(output)!r}). Choose another -o.")
-        if next(read_records(path), None) is None:
-            raise InputError(f"{self.data!r} holds no records.")
         settings = self._settings(path)
         if not self.overwrite and run_state(output, settings) == "complete":
             self._recall(output)
@@ -162,9 +159,11 @@ class FileRun:
                     self.tally.add(done.outcome, done.flagged)
                 if writer.finished:
                     note(f"resuming {str(output)!r}: {len(writer.finished)} records are done already")
-                with self._progress(count_lines(path), len(writer.finished)) as bar:
-                    for verdict in self._verdicts(scope, read_records(path), self._others(path), writer.finished, bar):
+                total = self._total(path)
+                with self._progress(total, len(writer.finished)) as bar:
+                    for verdict in self._verdicts(scope, path, writer.finished, bar):
                         writer.write(verdict)
+                self._check_all_read(total)
                 render = None if self.format == "json" else lambda partial: self._render(partial, output)
                 writer.finish(self.tally.to_dict(), render)
         except KeyboardInterrupt:
@@ -177,15 +176,14 @@ class FileRun:
     def _verdicts(
         self,
         scope: Scope,
-        records: Iterator[Example | BadRecord],
-        others: list[Example] | None,
+        path: Path,
         finished: Container[str],
         bar: tqdm[Any],
     ) -> Iterator[Verdict]:
         """Yield the verdicts of what is not finished; count everything, report what fails."""
 
         def examples() -> Iterator[Example]:
-            for record in itertools.islice(records, self.limit):
+            for record in itertools.islice(read_records(path), self.limit):
                 if isinstance(record, BadRecord):
                     self.tally.bad.append(record)
                     self._tell(bar, f"{self.data}, line {record.line}: {record.error}")
@@ -196,7 +194,7 @@ class FileRun:
                 if (record.id or "") not in finished:
                     yield record
 
-        for verdict in scope.score_many(examples(), others=others):
+        for verdict in scope.score_many(examples(), others=self._others(path)):
             self.tally.add(verdict.outcome, verdict.flagged)
             yield verdict
             if verdict.outcome in ("failed", "too_long"):
@@ -204,13 +202,24 @@ class FileRun:
             bar.set_postfix(flagged=self.tally.flagged, bad=len(self.tally.bad), refresh=False)
             bar.update()
 
-    def _others(self, path: str | Path) -> list[Example]:
+    def _total(self, path: Path) -> int:
+        count = count_lines(path)
+        return count if self.limit is None else min(count, self.limit)
+
+    def _check_all_read(self, total: int) -> None:
+        """Never call a run done that saw fewer records than the file held when it began."""
+        seen = sum(self.tally.outcomes.values()) + len(self.tally.bad)
+        if seen < max(total, 1):
+            raise InputError(
+                f"{self.data!r} changed while it was read: {seen} of {total} records were seen. "
+                "Run again on a file that nobody writes."
+            )
+
+    def _others(self, path: Path) -> list[Example]:
         first = itertools.islice(read_records(path), min(_OTHERS, self.limit or _OTHERS))
         return [record for record in first if not isinstance(record, BadRecord)]
 
-    def _progress(self, total: int | None, initial: int) -> tqdm[Any]:
-        if total is not None and self.limit is not None:
-            total = min(total, self.limit)
+    def _progress(self, total: int, initial: int) -> tqdm[Any]:
         # On a terminal that also shows the verdicts, a bar would only get between them.
         hidden = not sys.stderr.isatty() or (self.output is None and sys.stdout.isatty())
         return tqdm(total=total, initial=initial, disable=hidden, unit="record", file=sys.stderr, dynamic_ncols=True)
@@ -262,12 +271,29 @@ class FileRun:
 
 @contextlib.contextmanager
 def _seekable(data: str) -> Iterator[Path]:
-    """Yield a file that can be read more than once; standard input is copied into a temporary one."""
-    if data != STDIN:
+    """Yield a file that can be read more than once; a pipe or device is copied into a temporary one."""
+    if not _is_stream(data):
         yield Path(data)
         return
     with tempfile.TemporaryDirectory(prefix="groundscope-") as folder:
-        copy = Path(folder, "stdin")
-        with copy.open("wb") as stream:
-            shutil.copyfileobj(sys.stdin.buffer, stream)
+        copy = Path(folder, "records")
+        try:
+            with contextlib.ExitStack() as stack:
+                source = sys.stdin.buffer if data == STDIN else stack.enter_context(Path(data).open("rb"))
+                shutil.copyfileobj(source, stack.enter_context(copy.open("wb")))
+        except OSError as exc:
+            raise InputError(
+                f"{data!r} cannot be copied to the temporary folder {tempfile.gettempdir()!r}: {exc.strerror}. "
+                "Give a regular file, or set TMPDIR to a folder with room."
+            ) from exc
         yield copy
+
+
+def _is_stream(data: str) -> bool:
+    if data == STDIN:
+        return True
+    try:
+        mode = Path(data).stat().st_mode
+    except OSError:
+        return False  # refused by whoever opens it
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)

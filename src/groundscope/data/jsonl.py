@@ -45,7 +45,7 @@ class BadRecord:
         return {"line": self.line, "id": self.id, "error": self.error}
 
 
-def read_records(path: str | Path) -> Iterator[Example | BadRecord]:
+def read_records(path: str | Path, name: str | None = None) -> Iterator[Example | BadRecord]:
     """Yield one Example or BadRecord per line that is not blank, in order.
 
     Gzip is recognised by its content, not by its name; a UTF-8 byte order mark is skipped. A record without
@@ -54,6 +54,7 @@ def read_records(path: str | Path) -> Iterator[Example | BadRecord]:
 
     Args:
         path: A file, or ``-`` for standard input.
+        name: What messages call it, where it is a copy; the path if ``None``.
 
     Raises:
         InputError: If the file cannot be read, or is a JSON document and not JSON Lines.
@@ -66,19 +67,19 @@ def read_records(path: str | Path) -> Iterator[Example | BadRecord]:
                 yield raw
                 return
             if not checked:
-                _refuse_json_document(path, raw)
+                _refuse_json_document(name or str(path), raw)
                 checked = True
             record = _parse(number, raw)
             if isinstance(record, Example):
-                name = record.id or ""
-                if name in seen:
+                key = record.id or ""
+                if key in seen:
                     record = BadRecord(
                         number,
-                        f"The id {name!r} is used already on line {seen[name]}. Ids must be unique.",
-                        name,
+                        f"The id {key!r} is used already on line {seen[key]}. Ids must be unique.",
+                        key,
                     )
                 else:
-                    seen[name] = number
+                    seen[key] = number
             yield record
 
 
@@ -127,20 +128,22 @@ def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | BadRecord]]
             if raw.strip():
                 yield number, raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as exc:
-        error = f"The gzip stream is damaged here ({exc}); nothing after it can be read. Copy the file again."
+        # A stream that merely ends too soon is right up to there. A checksum covers all that came before it.
+        before = "" if isinstance(exc, EOFError) else ", and records read before may be altered"
+        error = f"The gzip stream is damaged ({exc}); nothing after this line can be read{before}. Copy the file again."
         yield number + 1, BadRecord(number + 1, error)
 
 
-def _refuse_json_document(path: str | Path, first: bytes) -> None:
+def _refuse_json_document(path: str, first: bytes) -> None:
     start = first.strip()
     if start.startswith(b"["):
         raise InputError(
-            f"{str(path)!r} holds a JSON array; one JSON object per line was expected. "
+            f"{path!r} holds a JSON array; one JSON object per line was expected. "
             f"Convert it, for instance with: jq -c '.[]' {path} > records.jsonl"
         )
     if start == b"{":
         raise InputError(
-            f"{str(path)!r} holds JSON spread over several lines; one JSON object per line was expected. "
+            f"{path!r} holds JSON spread over several lines; one JSON object per line was expected. "
             f"Convert it, for instance with: jq -c . {path} > records.jsonl"
         )
 

@@ -47,9 +47,19 @@ def check_place(path: str | Path) -> None:
     """Refuse a place where no file can be written, before any work is done.
 
     Raises:
-        InputError: If it is a folder, or in a folder that does not exist.
+        InputError: If it is a folder, in a folder that does not exist, or if the system does not take the
+            name (the files beside it have longer ones).
     """
     path = Path(path)
+    try:
+        os.lstat(f"{run_path(path)}{_temporary_suffix()}")
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as exc:
+        raise InputError(
+            f"-o {str(path)!r} cannot be written: {exc.strerror} (files beside it have up to "
+            f"{len(run_path('').name + _temporary_suffix())} characters more). Choose another -o."
+        ) from exc
     if path.is_dir():
         raise InputError(f"-o needs the name of a file. Got the folder {str(path)!r}.")
     if not path.absolute().parent.is_dir():
@@ -167,13 +177,18 @@ class VerdictWriter:
         Raises:
             InputError: If another process writes the same output, it was made with other settings, or its
                 folder does not exist.
-            PrerequisiteError: If the output cannot be written.
+            PrerequisiteError: If the output or its lock cannot be written.
         """
         check_place(self.path)
         try:
             self._lock.acquire()
         except Timeout:
             raise InputError(f"Another run is writing {str(self.path)!r}. Wait for it, or choose another -o.") from None
+        except OSError as exc:
+            raise PrerequisiteError(
+                f"The lock file {self._lock.lock_file!r} cannot be made: {exc.strerror or exc}. "
+                "Remove what is in its place, or choose another -o."
+            ) from exc
         try:
             if self.overwrite:
                 for old in (self.path, partial_path(self.path), run_path(self.path)):
@@ -257,12 +272,16 @@ class VerdictWriter:
 
 def replace_text(path: Path, text: str) -> None:
     """Write a small text file so that no reader ever sees half of it."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}{_temporary_suffix()}")
     try:
         temporary.write_text(text, encoding="utf-8", newline="")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _temporary_suffix() -> str:
+    return f".{os.getpid()}.tmp"
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

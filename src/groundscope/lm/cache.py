@@ -24,8 +24,22 @@ def cache_dir() -> Path:
     path, else ``~/.cache/groundscope``.
 
     Raises:
-        PrerequisiteError: If none of these can be worked out, as in a container without a home folder.
+        PrerequisiteError: If none of these can be worked out, as in a container without a home folder, or if
+            the system takes no such path.
     """
+    folder = _configured_dir()
+    try:
+        folder.lstat()
+    except OSError as exc:
+        if exc.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise PrerequisiteError(
+                f"The cache folder {folder} cannot be used ({exc.strerror}). "
+                f"Set {CACHE_VARIABLE} to a folder that you may write to."
+            ) from exc
+    return folder
+
+
+def _configured_dir() -> Path:
     try:
         given = os.environ.get(CACHE_VARIABLE)
         if given:

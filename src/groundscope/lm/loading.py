@@ -26,23 +26,23 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
         PrerequisiteError: If files or packages are missing or cannot be fetched.
         InputError: If the files hold no complete causal language model.
     """
-    path = Path(name).expanduser()
+    path = _existing(name)
     try:
         if is_embedded(name):
             model, tokenizer = _from_folder(str(ensure_embedded(name)), dtype, False)
-        elif path.suffix.lower() == ".gguf":
-            if not path.is_file():
+        elif name.lower().endswith(".gguf"):
+            if path is None or not path.is_file():
                 raise InputError(f"The model file {name} does not exist. Give the path of a .gguf file.")
             model, tokenizer = load_gguf(path, None if dtype == "auto" else dtype)
         else:
             _check_name(name, path)
-            model, tokenizer = _from_folder(str(path) if path.is_dir() else name, dtype, trust_remote_code)
+            model, tokenizer = _from_folder(name if path is None else str(path), dtype, trust_remote_code)
     except GroundscopeError:
         raise
     except Exception as exc:  # whatever files hold, the libraries that read them raise what they like
         advice = (
             "Check that it is a complete causal language model with its tokenizer."
-            if path.exists()
+            if path is not None
             else "Check the name and the network, or download it first and give the folder."
         )
         kind = PrerequisiteError if isinstance(exc, (OSError, ImportError)) else InputError
@@ -68,16 +68,30 @@ def _from_folder(source: str, dtype: torch.dtype | str, trust_remote_code: bool)
 
 
 def _reason(exc: Exception) -> str:
-    """The beginning of a library's message as one sentence."""
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    text = " ".join(lines[:2]) if lines and lines[0].endswith(":") else "".join(lines[:1])
+    """The beginning of a library's message as one sentence, which may run over several of its lines."""
+    text = ""
+    for line in str(exc).splitlines():
+        text = f"{text} {line.strip()}".strip()
+        if text and not text.endswith((":", ",", ";", " or", " and")):
+            break
+    text = text.rstrip(" :,;")
     if not isinstance(exc, (OSError, ValueError, ImportError)) or not text:
         text = f"{type(exc).__name__}: {text}"
     return text if text.endswith((".", "!")) else f"{text}."
 
 
-def _check_name(name: str, path: Path) -> None:
-    if name and path.is_dir():
+def _existing(name: str) -> Path | None:
+    """The path that a name stands for, if it can be one and something is there."""
+    try:
+        path = Path(name).expanduser()
+        path.stat()
+    except (OSError, RuntimeError, ValueError):  # missing; too long; of an unknown user; a null character
+        return None
+    return path
+
+
+def _check_name(name: str, path: Path | None) -> None:
+    if name and path is not None and path.is_dir():
         if not (path / "config.json").is_file():
             raise InputError(f"The folder {name} holds no model: config.json is missing.")
     elif "/" not in name:

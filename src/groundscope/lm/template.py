@@ -114,6 +114,8 @@ def _fields_from(path: Path, text: str, known: set[str]) -> dict[str, str]:
         values = json.loads(text)
     except json.JSONDecodeError as exc:
         raise InputError(f"The template file {path} is not JSON: {exc}.") from exc
+    except (ValueError, RecursionError) as exc:  # a number too long, or brackets too deep, for Python's reader
+        raise InputError(f"The template file {path} is not usable JSON: {exc}.") from exc
     if not isinstance(values, dict) or not set(values) <= known:
         raise InputError(f"The template file {path} must be a JSON object with fields among {sorted(known)}.")
     return values
