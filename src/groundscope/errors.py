@@ -7,7 +7,9 @@ Every message says what was given, what was expected and what to do. All derive 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+from numbers import Integral, Real
 
 
 class GroundscopeError(Exception):
@@ -49,10 +51,10 @@ class ContextTooLongError(LayoutError):
 class UnknownNameError(InputError):
     """A name (detector, signal, model, template, field) is not known."""
 
-    def __init__(self, kind: str, given: str, known: Iterable[str], advice: str = "") -> None:
+    def __init__(self, kind: str, given: object, known: Iterable[str], advice: str = "") -> None:
         names = sorted(known)
         by_lower = {name.lower(): name for name in names}
-        close = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=0.5)
+        close = difflib.get_close_matches(str(given).lower(), by_lower, n=1, cutoff=0.5)
         hint = f" Did you mean {by_lower[close[0]]!r}?" if close else ""
         super().__init__(f"Unknown {kind} {given!r}.{hint} Known: {', '.join(names)}.{' ' + advice if advice else ''}")
 
@@ -79,3 +81,16 @@ def check_choice(owner: str, name: str, given: object, allowed: Iterable[object]
     if given not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         raise InputError(f"The {name!r} parameter of {owner} must be one of {listed}. Got {given!r} instead.")
+
+
+def check_count(owner: str, name: str, given: object) -> None:
+    """Refuse a parameter that must be a whole number of at least 1."""
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise InputError(f"The {name!r} parameter of {owner} must be an integer of at least 1. Got {given!r} instead.")
+    if given < 1:
+        raise InputError(f"The {name!r} parameter of {owner} must be at least 1. Got {given!r} instead.")
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value is a finite real number; ``True`` and ``False`` are none."""
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

@@ -54,7 +54,7 @@ class Example:
         extra: Any other fields of the record, kept as they were.
 
     Raises:
-        InputError: If a text is not valid Unicode or a label lies outside the response.
+        InputError: If a text or the identifier is not valid Unicode, or a label lies outside the response.
     """
 
     question: str
@@ -76,10 +76,10 @@ class Example:
         object.__setattr__(self, "passages", _as_passages(self.passages))
         check_text("question", self.question)
         check_text("response", self.response)
+        if self.id is not None:
+            check_text("id", self.id)
         if self.labels is not None:
-            object.__setattr__(self, "labels", tuple(self.labels))
-            for label in self.labels:
-                _check_label(label, len(self.response))
+            object.__setattr__(self, "labels", _as_labels(self.labels, len(self.response)))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Example:
@@ -148,6 +148,19 @@ def _as_passages(passages: object) -> tuple[str, ...]:
     for index, passage in enumerate(passages):
         check_text(f"passages[{index}]", passage)
     return tuple(passages)
+
+
+def _as_labels(labels: object, length: int) -> tuple[Label, ...]:
+    if not isinstance(labels, Sequence) or isinstance(labels, str):
+        raise InputError(f"The labels must be a list of Label, or None. Got {type(labels).__name__} instead.")
+    for index, label in enumerate(labels):
+        if not isinstance(label, Label):
+            raise InputError(
+                f"labels[{index}] must be a Label. Got {label!r} instead; "
+                "records with plain labels are read by Example.from_dict."
+            )
+        _check_label(label, length)
+    return tuple(labels)
 
 
 def _optional_text(record: Mapping[str, Any], name: str) -> str | None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from groundscope.errors import InputError, check_choice
+from groundscope.errors import InputError, check_choice, is_finite
 
 Outcome = Literal["scored", "partial", "no_answer", "no_context", "too_long", "failed"]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 SCHEMA_VERSION = 1
+_SCORED = ("scored", "partial")
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,10 @@ class Verdict:
         id: The example's identifier.
         question: The question as given.
         passages: The passages as given.
+
+    Raises:
+        InputError: If the parts contradict each other: a score without the outcome for it or the reverse, a
+            score that is not finite, a stretch that is not in the response, evidence from no passage.
     """
 
     outcome: Outcome
@@ -144,6 +149,27 @@ class Verdict:
 
     def __post_init__(self) -> None:
         check_choice("Verdict", "outcome", self.outcome, OUTCOMES)
+        _check_fields(self)
+        if self.outcome in _SCORED:
+            if not is_finite(self.score) or not isinstance(self.flagged, bool):
+                raise InputError(
+                    f"A verdict with the outcome {self.outcome!r} needs a finite score and flagged true or false. "
+                    f"Got score={self.score!r}, flagged={self.flagged!r} instead."
+                )
+        elif self.score is not None or self.flagged is not None:
+            raise InputError(
+                f"A verdict with the outcome {self.outcome!r} must have neither score nor flagged. "
+                f"Got score={self.score!r}, flagged={self.flagged!r} instead."
+            )
+        for kind, item_type, items in (
+            ("token", TokenScore, self.tokens),
+            ("span", Span, self.spans),
+            ("sentence", SentenceScore, self.sentences),
+            ("unscored stretch", Unscored, self.unscored),
+        ):
+            _check_stretches(kind, item_type, items, self.response)
+        for span in self.spans:
+            _check_evidence(span, len(self.passages))
 
     def to_dict(self, include_context: bool = True) -> dict[str, Any]:
         """Return the verdict as plain JSON values (``docs/verdict.schema.json`` describes them).
@@ -168,6 +194,8 @@ class Verdict:
         Raises:
             InputError: If the record is not a verdict of this schema version.
         """
+        if not isinstance(record, Mapping):
+            raise InputError(f"A verdict's record must be a JSON object. Got {type(record).__name__} instead.")
         version = record.get("schema_version")
         if version != SCHEMA_VERSION:
             raise InputError(
@@ -184,9 +212,11 @@ class Verdict:
             )
             values["sentences"] = tuple(SentenceScore(**item) for item in values.get("sentences", ()))
             values["unscored"] = tuple(Unscored(**item) for item in values.get("unscored", ()))
-            values["passages"] = tuple(values.get("passages", ()))
+            passages = values.get("passages", ())
+            # A bare string stays one and is refused: it is no list of its characters.
+            values["passages"] = passages if isinstance(passages, str) else tuple(passages)
             return cls(**values)
-        except TypeError as exc:
+        except (TypeError, AttributeError) as exc:
             raise InputError(f"This record is not a verdict: {exc}.") from exc
 
     def to_html(self) -> str:
@@ -204,3 +234,52 @@ class Verdict:
         from groundscope.report.terminal import format_verdict
 
         return format_verdict(self)
+
+
+def _check_fields(verdict: Verdict) -> None:
+    for name in ("response", "question", "aggregation", "detector", "model", "message"):
+        value = getattr(verdict, name)
+        if not isinstance(value, str):
+            raise InputError(f"The field {name!r} of a verdict must be a string. Got {value!r} instead.")
+    if verdict.id is not None and not isinstance(verdict.id, str):
+        raise InputError(f"The field 'id' of a verdict must be a string or None. Got {verdict.id!r} instead.")
+    if not isinstance(verdict.passages, tuple) or not all(isinstance(item, str) for item in verdict.passages):
+        raise InputError(f"The field 'passages' of a verdict must be a tuple of strings. Got {verdict.passages!r}.")
+    if verdict.contrast is not None and not isinstance(verdict.contrast, Mapping):
+        raise InputError(f"The field 'contrast' of a verdict must be a mapping or None. Got {verdict.contrast!r}.")
+    line = verdict.threshold
+    if line is not None and not (isinstance(line, Threshold) and is_finite(line.response) and is_finite(line.span)):
+        raise InputError(f"The field 'threshold' of a verdict must hold two finite numbers. Got {line!r} instead.")
+
+
+def _check_stretches(kind: str, item_type: type[Any], items: Any, response: str) -> None:
+    if not isinstance(items, tuple):
+        raise InputError(f"A verdict keeps every {kind} in a tuple. Got {type(items).__name__} instead.")
+    length = len(response)
+    for item in items:
+        if not isinstance(item, item_type):
+            raise InputError(f"Every {kind} of a verdict must be a {item_type.__name__}. Got {item!r} instead.")
+        start, end = item.start, item.end
+        inside = type(start) is int and type(end) is int and 0 <= start <= end <= length
+        if not inside or (item_type is not Unscored and item.text != response[start:end]):
+            raise InputError(
+                f"The {kind} {start}-{end} lies outside the response of {length} code points, or its text is not "
+                f"response[{start}:{end}]. Got {item!r}; offsets must satisfy 0 <= start <= end <= {length}."
+            )
+        if item_type is Unscored:
+            continue
+        # A sentence may have no score, and a token no stretch of its own.
+        optional = item.score if item_type is SentenceScore else getattr(item, "stretch", None)
+        if not (optional is None or is_finite(optional)) or not (item_type is SentenceScore or is_finite(item.score)):
+            raise InputError(f"The score of every {kind} must be a finite number. Got {item!r} instead.")
+
+
+def _check_evidence(span: Span, passages: int) -> None:
+    for item in span.evidence:
+        whole = isinstance(item, Evidence) and type(item.passage) is int and is_finite(item.weight)
+        # A verdict written without its context has evidence and no passages.
+        if not whole or item.passage < 0 or (passages and item.passage >= passages):
+            raise InputError(
+                f"Evidence must name a passage by its number from 0, below {passages or 'their count'}, and hold a "
+                f"finite weight. Got {item!r} instead."
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -47,6 +48,10 @@ def flagged(**changes: Any) -> Verdict:
         "question": "When was it completed?",
         "passages": PASSAGES,
     }
+    if changes.get("response", RESPONSE) != RESPONSE:  # the stretches above belong to this one response
+        values |= {"tokens": (), "spans": (), "sentences": ()}
+    if len(changes.get("passages", PASSAGES)) == 1:
+        values["spans"] = tuple(replace(span, evidence=(Evidence(0, 1.0),)) for span in values["spans"])
     return Verdict(**(values | changes))
 
 
@@ -78,14 +83,14 @@ def hostile() -> Verdict:
         model=HOSTILE,
         threshold=Threshold(1.0, 0.5, HOSTILE),
         tokens=(TokenScore(0, 8, HOSTILE[:8], 0.75), TokenScore(8, 12, HOSTILE[8:12], -0.25)),
-        spans=(Span(0, 8, HOSTILE[:8], 0.75, (Evidence(0, 1.0), Evidence(7, 0.0))),),
+        spans=(Span(0, 8, HOSTILE[:8], 0.75, (Evidence(0, 1.0), Evidence(1, 0.0))),),
         sentences=(SentenceScore(0, len(HOSTILE), HOSTILE, None, False),),
         unscored=(Unscored(start, len(HOSTILE), HOSTILE),),
         message=HOSTILE,
         contrast={HOSTILE: HOSTILE},
         id=HOSTILE,
         question=HOSTILE,
-        passages=(HOSTILE,),
+        passages=(HOSTILE, HOSTILE),
     )
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +41,7 @@ def test_without_threshold_the_middle_of_the_range_takes_its_place() -> None:
 def test_levels_lie_in_range_and_keep_the_order(
     scores: list[float], threshold: float | None, one: float, other: float
 ) -> None:
-    made = scale([*scores, math.nan], threshold)
+    made = scale(scores, threshold)
     low, high = made.level(min(one, other)), made.level(max(one, other))
     assert 0 <= low <= high <= 1
     if threshold is not None:

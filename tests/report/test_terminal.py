@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from rich.console import Console
-from sample_verdicts import HOSTILE, flagged, hostile, not_scored, verdicts
+from sample_verdicts import HOSTILE, PASSAGES, flagged, hostile, not_scored, verdicts
 
 from groundscope.errors import InputError
 from groundscope.example import Label
@@ -93,7 +93,7 @@ def test_human_labels_stand_beside() -> None:
 
 def test_many_passages_are_cut_to_the_heaviest() -> None:
     span = Span(27, 31, "1887", 2.5, tuple(Evidence(index, 0.2) for index in range(5)))
-    text = format_verdict(flagged(spans=(span,)))
+    text = format_verdict(flagged(spans=(span,), passages=(*PASSAGES, "a", "b", "c")))
     assert text.count("of the attention") == 3
     assert "and 2 more" in text
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from sample_verdicts import flagged, not_scored
 
+from groundscope.errors import InputError
 from groundscope.report.wording import comparison, excerpt, headline
 from groundscope.verdict import OUTCOMES
 
@@ -10,7 +11,13 @@ from groundscope.verdict import OUTCOMES
 @pytest.mark.parametrize("outcome", OUTCOMES)
 @pytest.mark.parametrize("mark", [True, False, None])
 def test_only_a_fully_scored_unflagged_response_is_called_clean(outcome: str, mark: bool | None) -> None:
-    kind = headline(flagged(outcome=outcome, flagged=mark)).kind
+    scored = outcome in ("scored", "partial")
+    changes = {} if scored else {"score": None}
+    if scored == (mark is None):  # such a verdict cannot even be made
+        with pytest.raises(InputError, match="score"):
+            flagged(outcome=outcome, flagged=mark, **changes)
+        return
+    kind = headline(flagged(outcome=outcome, flagged=mark, **changes)).kind
     assert (kind == "clean") == (outcome == "scored" and mark is False)
     if kind == "flagged":
         assert mark
