@@ -108,9 +108,9 @@ app.add_typer(models.app, name="models")
 def main() -> None:
     """Run the command line (the ``groundscope`` script).
 
-    Exits with 0 for success, 2 for wrong use, refused input, a missing prerequisite or what the system refuses, 70 with a
-    traceback for a fault of ours, 130 after Ctrl-C, 141 if the reader of its output went away. ``groundscope
-    score --help`` lists the codes of ``score``.
+    Exits with 0 for success, 2 for wrong use, refused input, a missing prerequisite or what the system refuses,
+    70 with a traceback for a fault of ours, 130 after Ctrl-C, 141 if the reader of its output went away.
+    ``groundscope score --help`` lists the codes of ``score``.
     """
     # Results leave as UTF-8, whatever the locale; a terminal that lacks a character must not end the run.
     if isinstance(sys.stdout, io.TextIOWrapper):
