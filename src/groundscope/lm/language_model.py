@@ -89,8 +89,10 @@ class LanguageModel:
         """
         from groundscope.lm.loading import load
 
+        check_source(name_or_path)
         resolved_device = _device(device)
-        model, tokenizer = load(str(name_or_path), _dtype(dtype, resolved_device), trust_remote_code)
+        resolved_dtype = _dtype(dtype, resolved_device)
+        model, tokenizer = load(str(name_or_path), resolved_dtype, trust_remote_code)
         name = find_embedded(str(name_or_path)).name if is_embedded(str(name_or_path)) else str(name_or_path)
         return cls(model.to(resolved_device), tokenizer, name=name)
 
@@ -151,17 +153,18 @@ class LanguageModel:
             **options: ``batch_size`` and ``padding_side``, see :func:`groundscope.trace.engine.trace_layouts`.
 
         Raises:
+            InputError: If layouts, signals or an option are of the wrong type.
             UnknownNameError: If a signal is not known.
             UnsupportedModelError: If the model cannot yield one of them.
             LayoutError: If a layout lacks what a signal needs, or is too long.
             NonFiniteError: If the model produces NaN or infinity.
         """
         # The engine stands to the right of this layer; this method is only the door to it.
-        from groundscope.trace.engine import trace_layouts
+        from groundscope.trace.engine import check_layouts, trace_layouts
 
         if isinstance(layouts, Layout):
             return trace_layouts(self, [layouts], signals, **options)[0]
-        return trace_layouts(self, list(layouts), signals, **options)
+        return trace_layouts(self, check_layouts(layouts), signals, **options)
 
     def input_embeddings(self) -> Tensor:
         """Return the (vocabulary, channel) input embedding matrix."""
@@ -224,6 +227,15 @@ class LanguageModel:
             "fast_tokenizer": bool(getattr(self.tokenizer, "is_fast", False)),
             "problems": dict(anatomy.problems),
         }
+
+
+def check_source(name_or_path: object) -> None:
+    """Refuse what cannot name a model: anything but a string or a path."""
+    if not isinstance(name_or_path, (str, Path)) or not str(name_or_path).strip():
+        raise InputError(
+            "The model must be named by a string or a path: 'smollm2-135m', a hub id, a folder or a .gguf file. "
+            f"Got {name_or_path!r} instead."
+        )
 
 
 def _device(device: str | torch.device | None) -> torch.device:

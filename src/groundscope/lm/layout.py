@@ -106,12 +106,10 @@ class Layout:
             LayoutError: If ids are not one-dimensional integers, or ranges do not fit the prompt.
         """
         prompt = _as_ids("prompt_ids", prompt_ids)
-        contrasts: tuple[Ids, ...] = ()
-        if contrast_prompt_ids is not None and len(contrast_prompt_ids):
-            nested = np.ndim(contrast_prompt_ids[0]) > 0
-            rows = contrast_prompt_ids if nested else [contrast_prompt_ids]
-            contrasts = tuple(_as_ids("contrast_prompt_ids", row) for row in rows)
-        ranges = tuple(_as_range("passages", item) for item in passages)
+        contrasts = _as_prompts(contrast_prompt_ids)
+        if response is not None and not isinstance(response, str):
+            raise LayoutError(f"The 'response' parameter of Layout must be a string or None. Got {response!r} instead.")
+        ranges = _as_ranges(passages)
         return cls(
             prompt_ids=prompt,
             response_ids=_as_ids("response_ids", response_ids),
@@ -119,7 +117,7 @@ class Layout:
             header=(len(prompt), len(prompt)) if header is None else _as_range("header", header),
             contrast_prompt_ids=contrasts,
             response=response,
-            response_offsets=None if response_offsets is None else np.asarray(response_offsets),
+            response_offsets=None if response_offsets is None else _as_offsets(response_offsets),
             passage_numbers=tuple(range(len(ranges))),
         )
 
@@ -162,10 +160,35 @@ class Layout:
         return int(different[0]) if len(different) else length
 
 
+def _as_prompts(prompts: object) -> tuple[Ids, ...]:
+    """One prompt or several, as ids."""
+    if prompts is None:
+        return ()
+    # Tensors are no Sequence, but have a length and an order.
+    ordered = isinstance(prompts, Sequence) or hasattr(prompts, "__array__")
+    if not ordered or isinstance(prompts, (str, bytes)) or getattr(prompts, "ndim", 1) == 0:
+        raise LayoutError(
+            "The 'contrast_prompt_ids' parameter of Layout must be a list of token ids, or a list of such lists. "
+            f"Got {prompts!r} instead."
+        )
+    rows: Any = prompts
+    if len(rows) == 0:
+        return ()
+    nested = isinstance(rows[0], Sequence) or getattr(rows[0], "ndim", 0) > 0
+    return tuple(_as_ids("contrast_prompt_ids", row) for row in (rows if nested else [rows]))
+
+
+def _as_offsets(offsets: object) -> Offsets:
+    try:
+        return np.asarray(offsets)
+    except ValueError as exc:
+        raise LayoutError(f"Response offsets must be (T, 2) integers. Got {exc}.") from exc
+
+
 def _as_ids(name: str, values: Sequence[int] | Ids) -> Ids:
     try:
         ids = np.asarray(values)
-    except ValueError as exc:
+    except (TypeError, ValueError) as exc:
         raise LayoutError(
             f"The {name!r} parameter of Layout must be a one-dimensional sequence of integers. Got {exc}."
         ) from exc
@@ -178,6 +201,15 @@ def _as_ids(name: str, values: Sequence[int] | Ids) -> Ids:
     if ids.size and ids.min() < 0:
         raise LayoutError(f"The {name!r} parameter of Layout must hold token ids >= 0. Got {int(ids.min())} instead.")
     return ids
+
+
+def _as_ranges(passages: object) -> tuple[tuple[int, int], ...]:
+    if isinstance(passages, (str, bytes)) or not isinstance(passages, (Sequence, np.ndarray)):
+        raise LayoutError(
+            "The 'passages' parameter of Layout must be a list of token ranges (start, end); () for none. "
+            f"Got {passages!r} instead."
+        )
+    return tuple(_as_range("passages", item) for item in passages)
 
 
 def _as_range(name: str, value: Sequence[int]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +18,7 @@ from groundscope.errors import (
     NonFiniteError,
     PrerequisiteError,
     check_choice,
+    check_count,
 )
 from groundscope.lm.layout import Ids, Layout
 from groundscope.trace.capture import PassCapture
@@ -96,14 +97,32 @@ def trace_each(
     """Like :func:`trace_layouts`, but an example that fails yields its error and harms no other.
 
     Raises:
+        InputError: If an argument has the wrong type.
         UnknownNameError: If a signal is not known.
         UnsupportedModelError: If the model cannot yield one of them.
     """
     requested = check_signals(signals)
     check_choice("trace", "padding_side", padding_side, ("right", "left"))
-    if batch_size < 1:
-        raise InputError(f"The 'batch_size' parameter of trace must be at least 1. Got {batch_size} instead.")
+    check_count("trace", "batch_size", batch_size)
+    layouts = check_layouts(layouts)
     return _Engine(lm, requested, batch_size, padding_side).run(layouts)
+
+
+def check_layouts(layouts: object) -> list[Layout]:
+    """Return layouts as a list.
+
+    Raises:
+        InputError: If it is no iterable of layouts.
+    """
+    wanted = "The 'layouts' parameter of trace must be a Layout or several."
+    advice = "; lm.renderer().layout(example) lays out text, Layout.from_ids token ids."
+    if isinstance(layouts, (str, bytes, Mapping)) or not isinstance(layouts, Iterable):
+        raise InputError(f"{wanted} Got {type(layouts).__name__} instead{advice}")
+    items = list(layouts)
+    for index, item in enumerate(items):
+        if not isinstance(item, Layout):
+            raise InputError(f"{wanted} Got {type(item).__name__} at position {index} instead{advice}")
+    return items
 
 
 class _Engine:

@@ -109,7 +109,13 @@ def check_signals(names: Iterable[str]) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         raise InputError(f"The signals must be a list of names. Got the string {names!r}; write [{names!r}].")
-    requested = tuple(dict.fromkeys(names))
+    if not isinstance(names, Iterable):
+        raise InputError(f"The signals must be a list of names. Got {names!r} instead.")
+    given = list(names)
+    for name in given:
+        if not isinstance(name, str):
+            raise UnknownNameError("signal", name, SIGNALS)
+    requested = tuple(dict.fromkeys(given))
     if not requested:
         raise InputError("At least one signal must be requested. Got none.")
     for name in requested:
