@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from groundscope.detectors.base import Detector, Scores
+from groundscope.detectors.base import Detector, Scores, describe
+from groundscope.errors import GroundscopeError, is_finite
 from groundscope.example import Example
 from groundscope.lm.layout import Layout
 from groundscope.lm.offsets import uncovered
@@ -26,6 +27,12 @@ from groundscope.verdict import (
 )
 
 _MAX_EVIDENCE = 3
+# Larger scores could no longer be averaged.
+_LARGEST = 1e300
+
+
+class _DetectorError(GroundscopeError):
+    """A detector raised, or returned what is no score."""
 
 
 @dataclass(frozen=True)
@@ -58,24 +65,54 @@ class Assembler:
             passages=example.passages,
         )
 
-    def verdict(self, example: Example, traces: Sequence[Trace], threshold: Threshold) -> Verdict:
+    def _ask(self, traces: Sequence[Trace]) -> tuple[Scores, Scores, float]:
+        """Return (prompt, token) scores, (token,) span scores and the response score, all finite.
+
+        Raises:
+            _DetectorError: If the detector raises, or returns anything else.
+        """
+        detector, tokens = self.detector, traces[0].tokens
+        method = "token_scores"
+        try:
+            per_prompt = np.stack([_as_scores(detector, method, detector.token_scores(t), tokens) for t in traces])
+            method = "span_scores"
+            stretches = np.stack([_as_scores(detector, method, detector.span_scores(t), tokens) for t in traces])
+            method = "response_score"
+            score = detector.response_score(per_prompt.min(axis=0))
+        except _DetectorError:
+            raise
+        except Exception as exc:  # whatever a foreign detector raises
+            raise _DetectorError(f"The detector {detector.name!r} failed in {method}: {describe(exc)}.") from exc
+        if not is_finite(score):
+            raise _DetectorError(
+                f"The detector {detector.name!r} must return a finite number from {method}. Got {score!r} instead."
+            )
+        return per_prompt, stretches.min(axis=0), float(score)
+
+    def verdict(
+        self, example: Example, traces: Sequence[Trace], threshold: Threshold | Callable[[], Threshold]
+    ) -> Verdict:
         """Return the verdict of one example.
 
         Args:
             example: The example.
             traces: One trace, or one per prompt if the passages were packed into several; a token that is
                 supported in any of them counts as supported.
-            threshold: Where the lines are drawn.
+            threshold: Where the lines are drawn, or what says so; it is asked only if there is a score.
+
+        Returns:
+            The verdict; its outcome is ``failed`` if the detector raises or returns no finite scores.
         """
-        per_prompt = np.stack([self.detector.token_scores(trace) for trace in traces])  # (prompt, token)
+        try:
+            per_prompt, bare_stretches, score = self._ask(traces)
+        except _DetectorError as exc:
+            return self.unscored(example, "failed", str(exc))
+        threshold = threshold() if callable(threshold) else threshold
         scores: Scores = per_prompt.min(axis=0)
         layout = traces[0].layout
         response = example.response
         offsets = [] if layout.response_offsets is None else [(int(s), int(e)) for s, e in layout.response_offsets]
-        stretches = smooth(
-            np.stack([self.detector.span_scores(trace) for trace in traces]).min(axis=0), self.detector.window
-        )
-        score = self.detector.response_score(scores)
+        stretches = smooth(bare_stretches, self.detector.window)
         weights = _passage_weights(traces, per_prompt.argmin(axis=0), len(example.passages))
         flagged = score >= threshold.response
         found = find_spans(response, offsets, stretches, threshold.span)
@@ -108,6 +145,24 @@ class Assembler:
             question=example.question,
             passages=example.passages,
         )
+
+
+def _as_scores(detector: Detector, method: str, given: object, tokens: int) -> Scores:
+    """What a detector returned, as (token,) finite numbers."""
+    array = np.asarray(given)
+    if array.dtype.kind not in "fiu" or array.shape != (tokens,):
+        raise _DetectorError(
+            f"The detector {detector.name!r} must return ({tokens},) numbers from {method}. "
+            f"Got shape {array.shape}, type {array.dtype} instead."
+        )
+    scores: Scores = array.astype(np.float64)
+    wrong = np.flatnonzero(~(np.abs(scores) < _LARGEST))
+    if len(wrong):
+        raise _DetectorError(
+            f"The detector {detector.name!r} must return finite scores from {method}. "
+            f"Got {scores[wrong[0]]} for response token {wrong[0]} instead."
+        )
+    return scores
 
 
 def _highest_sentence(response: str, offsets: list[tuple[int, int]], stretches: Scores) -> list[tuple[int, int, float]]:

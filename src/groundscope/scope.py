@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +10,26 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from groundscope.assembly import Assembler
 from groundscope.data.contrast import draw_contrast
-from groundscope.detectors.base import Detector
+from groundscope.detectors.base import Detector, check_detector, describe
 from groundscope.detectors.registry import from_name
 from groundscope.detectors.thresholds import reference_threshold
-from groundscope.errors import ContextTooLongError, GroundscopeError, InputError, check_choice
+from groundscope.errors import (
+    ContextTooLongError,
+    GroundscopeError,
+    InputError,
+    PrerequisiteError,
+    UnknownNameError,
+    check_choice,
+    check_count,
+    is_finite,
+)
 from groundscope.example import Example
-from groundscope.lm.language_model import LanguageModel
+from groundscope.lm.language_model import LanguageModel, check_source
 from groundscope.lm.layout import Layout
 from groundscope.lm.render import LongContext, resolve_layouts
 from groundscope.lm.template import PromptTemplate
 from groundscope.text.refusals import is_refusal
+from groundscope.text.visible import content_of
 from groundscope.trace.engine import trace_each
 from groundscope.trace.trace import Trace
 from groundscope.verdict import Threshold, Verdict
@@ -53,6 +64,7 @@ class Scope:
 
     Raises:
         InputError: If a parameter is not understood.
+        UnknownNameError: If there is no such detector, or it reads a signal that does not exist.
     """
 
     def __init__(
@@ -69,17 +81,23 @@ class Scope:
         batch_size: int = 8,
         evidence: bool = True,
     ) -> None:
-        check_choice("Scope", "long_context", long_context, ("refuse", "chunk"))
-        check_choice("Scope", "contrast", contrast, get_args(ContrastSource))
-        if batch_size < 1:
-            raise InputError(f"The 'batch_size' parameter of Scope must be at least 1. Got {batch_size} instead.")
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InputError(f"The 'seed' parameter of Scope must be an integer of at least 0. Got {seed!r} instead.")
-        for name, value in (("threshold", threshold), ("span_threshold", span_threshold)):
-            if value is not None and not float("-inf") < value < float("inf"):
-                raise InputError(f"The {name!r} parameter of Scope must be a finite number. Got {value!r} instead.")
+        if not isinstance(lm, LanguageModel):
+            raise InputError(
+                f"The 'lm' parameter of Scope must be a LanguageModel. Got {lm!r} instead; "
+                "to load a model by name use Scope.from_pretrained."
+            )
+        _check_options(
+            threshold=threshold,
+            span_threshold=span_threshold,
+            template=template,
+            long_context=long_context,
+            contrast=contrast,
+            seed=seed,
+            batch_size=batch_size,
+            evidence=evidence,
+        )
         self.lm = lm
-        self.detector = from_name(detector) if isinstance(detector, str) else detector
+        self.detector = _as_detector(detector)
         self.template = template or PromptTemplate()
         self.long_context = long_context
         self.contrast = contrast
@@ -114,8 +132,10 @@ class Scope:
         Raises:
             GroundscopeError: If the model cannot be loaded or a name is not known.
         """
-        # Names are checked first: a typing error should not cost a model load.
-        resolved = from_name(detector) if isinstance(detector, str) else detector
+        # Everything is checked first: a typing error should not cost a model load.
+        check_source(model)
+        resolved = _as_detector(detector)
+        _check_options(**options)
         return cls(LanguageModel.from_pretrained(model, dtype=dtype, device=device), resolved, **options)
 
     @property
@@ -124,7 +144,7 @@ class Scope:
         if self._threshold is None:
             response, span = self._given
             if response is None and span is None:
-                self._threshold = reference_threshold(self.lm, self.detector, self.template)
+                self._threshold = self._measured_threshold()
             else:
                 neutral = self.detector.neutral
                 if response is None:
@@ -133,6 +153,23 @@ class Scope:
                     span = response if neutral is None else neutral
                 self._threshold = Threshold(float(response or 0.0), float(span or 0.0), "the caller")
         return self._threshold
+
+    def _measured_threshold(self) -> Threshold:
+        advice = "give Scope a threshold to do without"
+        try:
+            measured = reference_threshold(self.lm, self.detector, self.template)
+        except GroundscopeError:
+            raise
+        except Exception as exc:  # whatever a foreign detector raises on the sample
+            raise PrerequisiteError(
+                f"The detector {self.detector.name!r} failed on the reference sample: {describe(exc)}; {advice}."
+            ) from exc
+        if not is_finite(measured.response) or not is_finite(measured.span):
+            raise PrerequisiteError(
+                f"The detector {self.detector.name!r} has no finite threshold on the reference sample. "
+                f"Got {measured.response!r} and {measured.span!r}; {advice}."
+            )
+        return measured
 
     def score(
         self,
@@ -157,6 +194,11 @@ class Scope:
             InputError: If an argument is no text.
             UnsupportedModelError: If the model cannot yield what the detector reads.
         """
+        if example is not None and not isinstance(example, Example):
+            raise InputError(
+                f"The 'example' parameter of score must be an Example. Got {example!r} instead; "
+                "Example.from_dict reads a record."
+            )
         if example is None:
             texts = (passages,) if isinstance(passages, str) else passages
             example = Example(question=question, passages=texts, response=response)  # type: ignore[arg-type]
@@ -176,13 +218,20 @@ class Scope:
                 where a stream is cut.
 
         Raises:
-            InputError: If ``examples`` is a single example.
+            InputError: If ``examples`` is a single example or no iterable, or ``others`` is no list of examples.
         """
         if isinstance(examples, (str, Mapping, Example)):
             raise InputError(
                 f"The 'examples' parameter of score_many must be an iterable of examples or records. "
                 f"Got one {type(examples).__name__} instead; put it in a list."
             )
+        if not isinstance(examples, Iterable):
+            raise InputError(
+                "The 'examples' parameter of score_many must be an iterable of examples or records. "
+                f"Got {examples!r} instead."
+            )
+        if others is not None:
+            _check_others(others)
         if isinstance(examples, Sequence):
             items = [_as_example(item) for item in examples]
             blocks: Iterable[list[Example | _BadRecord]] = [items] if items else []
@@ -226,7 +275,7 @@ class Scope:
                 verdicts[index] = assembler.unscored(examples[index], outcome, str(result))
         for index, parts in traces.items():
             if index not in verdicts:
-                verdicts[index] = assembler.verdict(examples[index], parts, self.threshold)
+                verdicts[index] = assembler.verdict(examples[index], parts, lambda: self.threshold)
         return [verdicts[index] for index in range(len(items))]
 
     def _layouts(self, example: Example, others: Sequence[Example]) -> list[Layout]:
@@ -280,14 +329,61 @@ def _as_example(item: Example | Mapping[str, Any]) -> Example | _BadRecord:
         return item if isinstance(item, Example) else Example.from_dict(item)
     except InputError as exc:
         identifier = item.get("id") if isinstance(item, Mapping) else None
-        return _BadRecord(None if identifier is None else str(identifier), str(exc))
+        # An identifier may itself be what is wrong; what is left of it must fit a verdict.
+        return _BadRecord(None if identifier is None else str(identifier).encode("utf-8", "replace").decode(), str(exc))
+
+
+def _as_detector(detector: object) -> Detector:
+    resolved = from_name(detector) if isinstance(detector, str) else detector
+    return check_detector("Scope", resolved)
+
+
+def _check_options(**options: Any) -> None:
+    """Refuse options that :class:`Scope` would not take, without a model."""
+    known = set(inspect.signature(Scope).parameters) - {"lm", "detector"}
+    for name in options:
+        if name not in known:
+            raise UnknownNameError("parameter of Scope", name, known)
+    for name in ("threshold", "span_threshold"):
+        value = options.get(name)
+        if value is not None and not is_finite(value):
+            raise InputError(f"The {name!r} parameter of Scope must be a finite number. Got {value!r} instead.")
+    template = options.get("template")
+    if template is not None and not isinstance(template, PromptTemplate):
+        raise InputError(
+            f"The 'template' parameter of Scope must be a PromptTemplate. Got {template!r} instead; "
+            "PromptTemplate.from_file reads one."
+        )
+    check_choice("Scope", "long_context", options.get("long_context", "refuse"), get_args(LongContext))
+    check_choice("Scope", "contrast", options.get("contrast", "auto"), get_args(ContrastSource))
+    seed = options.get("seed", 0)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"The 'seed' parameter of Scope must be an integer of at least 0. Got {seed!r} instead.")
+    check_count("Scope", "batch_size", options.get("batch_size", 1))
+    if not isinstance(options.get("evidence", True), bool):
+        raise InputError(
+            f"The 'evidence' parameter of Scope must be True or False. Got {options['evidence']!r} instead."
+        )
+
+
+def _check_others(others: Any) -> None:
+    listed = isinstance(others, Sequence) and not isinstance(others, (str, bytes))
+    wrong = [type(item).__name__ for item in others if not isinstance(item, Example)] if listed else []
+    if not listed or wrong:
+        raise InputError(
+            "The 'others' parameter of score_many must be a list of Example. "
+            f"Got {f'{wrong[0]} in it' if wrong else type(others).__name__} instead; Example.from_dict reads a record."
+        )
 
 
 def _early_verdict(assembler: Assembler, example: Example) -> Verdict | None:
-    if not example.response.strip():
-        return assembler.unscored(example, "no_answer", "The response is empty.")
+    content = content_of(example.response)
+    if content == "nothing":
+        return assembler.unscored(example, "no_answer", "The response is empty: it shows nothing to read.")
+    if content == "marks":
+        return assembler.unscored(example, "no_answer", "The response has no letter or digit; it claims nothing.")
     if is_refusal(example.response):
         return assembler.unscored(example, "no_answer", "The response declines to answer; it claims nothing.")
-    if not any(passage.strip() for passage in example.passages):
+    if all(content_of(passage) == "nothing" for passage in example.passages):
         return assembler.unscored(example, "no_context", "There is no passage to check the response against.")
     return None

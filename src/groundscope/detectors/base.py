@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from groundscope.errors import InputError
+from groundscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from groundscope.trace.trace import Trace
@@ -87,6 +87,36 @@ class Detector(ABC):
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({arguments})"
+
+
+def check_detector(owner: str, given: object) -> Detector:
+    """Return a detector, refusing what is not usable as one before anything is read with it.
+
+    Raises:
+        InputError: If it is not an instance of :class:`Detector`, or a field of it has the wrong type.
+        UnknownNameError: If it reads a signal that does not exist.
+    """
+    from groundscope.trace.signals import check_signals
+
+    wanted = f"The 'detector' parameter of {owner} must be a Detector or the name of one."
+    if isinstance(given, type):
+        raise InputError(f"{wanted} Got the class {given.__name__} instead; make one of it: {given.__name__}().")
+    if not isinstance(given, Detector):
+        raise InputError(f"{wanted} Got {given!r} instead.")
+    if not isinstance(getattr(given, "name", None), str) or not isinstance(given.aggregation, str):
+        raise InputError(f"{wanted} Got a {type(given).__name__} whose 'name' or 'aggregation' is no string.")
+    check_count(type(given).__name__, "window", given.window)
+    try:
+        signals = given.signals
+    except Exception as exc:  # whatever a foreign detector raises
+        raise InputError(f"The detector {given.name!r} cannot say which signals it reads: {describe(exc)}.") from exc
+    check_signals(signals)
+    return given
+
+
+def describe(exc: BaseException) -> str:
+    """Return an error's kind and words, for a message about foreign code."""
+    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
 
 
 def check_share(owner: str, name: str, value: object) -> None:
