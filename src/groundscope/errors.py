@@ -93,4 +93,6 @@ def check_count(owner: str, name: str, given: object) -> None:
 
 def is_finite(value: object) -> bool:
     """Whether a value is a finite real number; ``True`` and ``False`` are none."""
+    if type(value) is float:  # nearly all are; the abstract class is slow to ask
+        return math.isfinite(value)
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
