@@ -231,7 +231,7 @@ class LanguageModel:
 
 def check_source(name_or_path: object) -> None:
     """Refuse what cannot name a model: anything but a string or a path."""
-    if not isinstance(name_or_path, (str, Path)) or not str(name_or_path).strip():
+    if not isinstance(name_or_path, (str, Path)):
         raise InputError(
             "The model must be named by a string or a path: 'smollm2-135m', a hub id, a folder or a .gguf file. "
             f"Got {name_or_path!r} instead."
