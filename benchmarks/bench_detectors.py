@@ -49,6 +49,8 @@ def task_rates(examples: Sequence[gs.Example], labels: np.ndarray) -> np.ndarray
     """Rate of hallucination in the same task, from other sources."""
     sources = np.array([source_of(e) for e in examples])
     tasks = np.array([e.task or "" for e in examples])
+    if len(set(tasks)) == 1:
+        return np.full(len(examples), labels.mean())  # one task tells nothing
     rates = np.zeros(len(examples))
     for i in range(len(examples)):
         others = (tasks == tasks[i]) & (sources != sources[i])
