@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+import hypothesis
 import pytest
 
 TINY_CONTEXT = 2048
@@ -96,3 +99,9 @@ def embedded():
     import groundscope as gs
 
     return gs.LanguageModel.from_pretrained(DEFAULT_MODEL, dtype="float32", device="cpu")
+
+
+# The same examples in every run of continuous integration; new ones at every run by hand.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")

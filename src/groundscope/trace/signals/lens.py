@@ -56,8 +56,11 @@ def _block(
     rows: slice,
 ) -> dict[str, Tensor]:
     depth = len(outs)
-    final = log_softmax_(unembedding.logits(last_normed[rows]))  # (token, vocabulary)
-    top, predicted = final.max(-1)
+    final = unembedding.logits(last_normed[rows])  # (token, vocabulary)
+    # Before normalising, which rounds near ties away.
+    predicted = final.argmax(-1)
+    log_softmax_(final)
+    top = final.gather(-1, predicted[:, None]).squeeze(-1)
     entropies, knowledge = [], []
     late = torch.zeros_like(top)
     sure = torch.zeros_like(top)
