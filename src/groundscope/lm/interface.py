@@ -25,6 +25,8 @@ from transformers.masking_utils import sdpa_mask
 IMPLEMENTATION = "groundscope"
 # Rows of recomputed attention held at once when a layer's output must come from them.
 _ROW_BYTES = 64 << 20
+_FIRST_KEYS = 128
+_LOOKED_AT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -75,18 +77,19 @@ def current_observer() -> AttentionObserver | None:
     return _OBSERVER.get()
 
 
-def attention_logits(call: AttentionCall, batch: int, rows: slice, keys: slice) -> Tensor:
+def attention_logits(call: AttentionCall, batch: int, rows: slice, keys: slice, out: Tensor | None = None) -> Tensor:
     """Recompute logits before mask and softmax for some rows of one example.
 
     Returns:
-        (head, row, key) in float32, or float64 for a float64 model.
+        (head, row, key) in float32, or float64 for a float64 model; in ``out`` if that is given.
     """
     dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
     query = call.query[batch, :, rows].to(dtype) * call.scaling  # (head, row, channel)
     key = call.key[batch, :, keys].to(dtype)  # (key head, key, channel)
     heads, count, channels = query.shape
     grouped = query.reshape(key.shape[0], -1, channels)  # (key head, group * row, channel)
-    logits = torch.bmm(grouped, key.transpose(1, 2)).view(heads, count, -1)
+    place = None if out is None else out.view(key.shape[0], -1, key.shape[1])
+    logits = torch.bmm(grouped, key.transpose(1, 2), out=place).view(heads, count, -1)
     if call.softcap is not None:
         logits.div_(call.softcap).tanh_().mul_(call.softcap)
     return logits
@@ -110,9 +113,9 @@ def hide(logits: Tensor, call: AttentionCall, batch: int, rows: slice, keys: sli
     return logits
 
 
-def softmax(logits: Tensor, sinks: Tensor | None) -> Tensor:
+def softmax(logits: Tensor, sinks: Tensor | None, out: Tensor | None = None) -> Tensor:
     """Softmax over the last axis of (head, row, key); sums to less than one if there are sinks."""
-    weights = torch.softmax(logits, dim=-1)
+    weights = torch.softmax(logits, dim=-1, out=out)
     if sinks is not None:
         # A sink is one more logit in the denominator.
         mass = log_total(logits, weights)
@@ -122,6 +125,10 @@ def softmax(logits: Tensor, sinks: Tensor | None) -> Tensor:
 
 def log_total(logits: Tensor, weights: Tensor) -> Tensor:
     """Logarithm of the softmax's denominator, (head, row): weights are ``exp(logits - log_total)``."""
+    # Any key that is looked at tells it; the first ones are seen by every row, and usually looked at.
+    first = weights[..., :_FIRST_KEYS].amax(-1)
+    if weights.device.type == "cpu" and bool((first > _LOOKED_AT).all()):
+        return logits[..., :_FIRST_KEYS].amax(-1) - first.log_()
     return logits.amax(-1) - weights.amax(-1).clamp_(min=torch.finfo(weights.dtype).tiny).log()
 
 

@@ -14,12 +14,16 @@ import torch
 from torch import Tensor
 
 from groundscope.lm.interface import AttentionCall, attention_logits, hide, log_total, softmax
+from groundscope.trace.scratch import Scratch
+from groundscope.trace.selection import largest
 
 # Bytes of one block of weights: what stays in a core's cache, and what keeps a GPU busy.
 _CPU_BLOCK = 4 << 20
 _GPU_BLOCK = 64 << 20
 _AGGTRUTH = ("aggtruth_sum", "aggtruth_cosine", "aggtruth_entropy", "aggtruth_js")
 _SMALL_NORM = 1e-15
+# Up to here all pairs of heads cost less than two looks at all weights.
+_FEW_HEADS = 32
 TOP_SHARE = 0.1
 
 
@@ -76,6 +80,7 @@ class AttentionRows:
     signals: frozenset[str]
     parts: dict[str, list[Tensor]] = field(default_factory=dict)
     blind_layers: int = 0
+    _scratch: Scratch = field(default_factory=Scratch)
 
     def add_layer(self, call: AttentionCall) -> None:
         """Reduce one layer's attention of this example."""
@@ -88,9 +93,12 @@ class AttentionRows:
         self.blind_layers += int(self._hides_passages(call))
         for start in range(g.rows.start, g.rows.stop, step):
             rows = slice(start, min(start + step, g.rows.stop))
-            logits = hide(attention_logits(call, g.batch, rows, g.keys), call, g.batch, rows, g.keys)
+            shape = (heads, rows.stop - rows.start, width)
+            exact = torch.float64 if call.query.dtype == torch.float64 else torch.float32
+            out = self._scratch.take("logits", shape, exact, call.query.device)
+            logits = hide(attention_logits(call, g.batch, rows, g.keys, out=out), call, g.batch, rows, g.keys)
             visible = self._visible(call, rows)
-            weights = softmax(logits, call.sinks)
+            weights = softmax(logits, call.sinks, out=self._scratch.like("weights", logits))
             blocks.append(self._reduce(weights, logits, rows.start - g.rows.start, visible))
         for name in blocks[0]:
             self.parts.setdefault(name, []).append(self._joined(name, [block[name] for block in blocks]))
@@ -134,11 +142,12 @@ class AttentionRows:
             sums = [weights[..., start:end].sum(-1).mean(0) for start, end in self.geometry.passages]
             out["passage_attention"] = torch.stack(sums, dim=-1) if sums else weights.new_zeros(weights.shape[1], 0)
         if "external_context_score" in self.signals:
-            out["external_context_score"] = _most_attended(passage)
+            out["external_context_score"] = _most_attended(passage, self._scratch)
         wanted = self.signals.intersection(_AGGTRUTH)
         if wanted:
             total = log_total(logits, weights) if "aggtruth_entropy" in wanted else None
-            out.update(aggregate_passages(passage, _columns(logits, self.geometry.passages), total, wanted))
+            columns = _columns(logits, self.geometry.passages)
+            out.update(aggregate_passages(passage, columns, total, wanted, self._scratch))
         return out
 
     def _lookback(
@@ -175,20 +184,21 @@ def _columns(values: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
     return torch.cat([values[..., start:end] for start, end in ranges], dim=-1)
 
 
-def _most_attended(passage: Tensor) -> Tensor:
+def _most_attended(passage: Tensor, scratch: Scratch) -> Tensor:
     """Indices of the top tenth (at least one) of the passage tokens, (head, row, k)."""
     length = passage.shape[-1]
     if length == 0:
         return torch.zeros(*passage.shape[:-1], 0, dtype=torch.int16, device=passage.device)
     k = max(1, math.floor(TOP_SHARE * length))
-    # Bits of non-negative floats order like the floats, and integers are compared faster.
-    bits = passage.view(torch.int64 if passage.dtype == torch.float64 else torch.int32)
-    index = bits.topk(k, dim=-1, sorted=False).indices
-    return index.to(torch.int16 if length <= torch.iinfo(torch.int16).max else torch.int32)
+    return largest(passage, k, scratch)
 
 
 def aggregate_passages(
-    passage: Tensor, logits: Tensor, log_sum: Tensor | None, wanted: frozenset[str] | set[str]
+    passage: Tensor,
+    logits: Tensor,
+    log_sum: Tensor | None,
+    wanted: frozenset[str] | set[str],
+    scratch: Scratch | None = None,
 ) -> dict[str, Tensor]:
     """AggTruth's aggregations of one layer.
 
@@ -197,10 +207,12 @@ def aggregate_passages(
         logits: Their logits, finite.
         log_sum: (head, row) logarithm of the softmax's denominator; needed for ``aggtruth_entropy`` only.
         wanted: Names of the aggregations.
+        scratch: Memory to work in.
 
     Returns:
         Per name a (head, row) tensor.
     """
+    scratch = scratch or Scratch()
     out: dict[str, Tensor] = {}
     total = passage.sum(-1)
     if "aggtruth_sum" in wanted:
@@ -209,48 +221,59 @@ def aggregate_passages(
     residual = (1 - total).clamp_(min=0)
     if "aggtruth_entropy" in wanted and log_sum is not None:
         # log p is logits - log_sum.
-        nats = log_sum * total - (passage * logits).sum(-1) - torch.xlogy(residual, residual)
+        nats = (
+            log_sum * total
+            - torch.mul(passage, logits, out=scratch.like("product", passage)).sum(-1)
+            - torch.xlogy(residual, residual)
+        )
         out["aggtruth_entropy"] = nats.clamp_(min=0) / math.log(2)
     if "aggtruth_cosine" in wanted:
         out["aggtruth_cosine"] = _mean_cosine(passage)
     if "aggtruth_js" in wanted:
-        squared = _divergence(passage, passage.mean(0, keepdim=True))
+        squared = _divergence(passage, passage.mean(0, keepdim=True), scratch)
         rest = residual.unsqueeze(-1)
-        squared += _divergence(rest, rest.mean(0, keepdim=True))
+        squared += _divergence(rest, rest.mean(0, keepdim=True), scratch)
         out["aggtruth_js"] = squared.clamp_(min=0).sqrt()
     return out
 
 
 def _mean_cosine(passage: Tensor) -> Tensor:
-    """Mean cosine of each head with the others: one product with the sum of all unit vectors."""
+    """Mean cosine of each head with the others."""
     heads = passage.shape[0]
     if heads == 1 or passage.shape[-1] == 0:
         return torch.zeros(passage.shape[:-1], dtype=passage.dtype, device=passage.device)
-    norm = torch.linalg.vector_norm(passage, dim=-1)
-    if bool((norm < _SMALL_NORM).any()):
-        # The squares of very small weights vanish.
-        passage = passage / passage.amax(-1, keepdim=True).clamp_(min=torch.finfo(passage.dtype).tiny)
-        norm = torch.linalg.vector_norm(passage, dim=-1)
-    inverse = torch.where(norm > 0, 1 / norm, torch.zeros_like(norm))
     by_row = passage.transpose(0, 1)  # (row, head, passage token)
+    if heads <= _FEW_HEADS:
+        gram = torch.bmm(by_row, by_row.transpose(1, 2))
+        norm = gram.diagonal(dim1=1, dim2=2).sqrt()  # (row, head)
+        if bool((norm >= _SMALL_NORM).all()):
+            together = torch.bmm(gram, norm.reciprocal().unsqueeze(-1)).squeeze(-1)
+            return ((together / norm - 1) / (heads - 1)).t()
+    # One product with the sum of all unit vectors; brought to size first: the squares of very small weights vanish.
+    scaled = passage / passage.amax(-1, keepdim=True).clamp_(min=torch.finfo(passage.dtype).tiny)
+    norm = torch.linalg.vector_norm(scaled, dim=-1)
+    inverse = torch.where(norm > 0, 1 / norm, torch.zeros_like(norm))
+    by_row = scaled.transpose(0, 1)
     together = torch.bmm(inverse.t().unsqueeze(1), by_row)  # (row, 1, passage token)
     cosine: Tensor = torch.bmm(by_row, together.transpose(1, 2)).squeeze(-1).t() * inverse
     others: Tensor = cosine - (norm > 0).to(cosine.dtype)
     return others.div_(heads - 1)
 
 
-def _divergence(p: Tensor, q: Tensor) -> Tensor:
+def _divergence(p: Tensor, q: Tensor, scratch: Scratch) -> Tensor:
     """JSD(p, q) in nats over the last axis, as a sum of shares.
 
     With m = (p+q)/2 and d = (p-q)/(p+q) the share is m/2 * ((1+d) log(1+d) + (1-d) log(1-d)): never negative,
     so nothing cancels between elements, and finite where one of the two is zero.
     """
-    both = p + (q + torch.finfo(q.dtype).tiny)
-    d = (p - q).div_(both)
+    both = torch.add(p, q + torch.finfo(q.dtype).tiny, out=scratch.like("product", p))
+    d = torch.sub(p, q, out=scratch.like("d", p)).div_(both)
     edge = 1 - torch.finfo(both.dtype).eps
     d.clamp_(-edge, edge)
-    up, down = torch.log1p(d), torch.log1p(-d)
-    share = (up + down).addcmul_(d, up.sub_(down))
+    up = torch.log1p(d, out=scratch.like("up", p))
+    down = torch.neg(d, out=scratch.like("down", p)).log1p_()
+    difference = torch.sub(up, down, out=scratch.like("difference", p))
+    share = up.add_(down).addcmul_(d, difference)
     summed: Tensor = share.mul_(both).sum(-1)
     return summed / 4
 
