@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -121,6 +122,13 @@ class Example:
         record["hallucinated"] = self.hallucinated
         record.update({name: getattr(self, name) for name in _TEXT_FIELDS})
         return {key: value for key, value in record.items() if value is not None} | dict(self.extra)
+
+    @property
+    def group(self) -> str:
+        """What examples of the same context share: the source, or failing that the passages themselves."""
+        if self.source_id is not None:
+            return f"{self.dataset or ''}/{self.source_id}"
+        return hashlib.sha256("\0".join(self.passages).encode()).hexdigest()[:16]
 
     def with_response(self, response: str) -> Example:
         """Return the same question and passages with another, unlabelled response."""

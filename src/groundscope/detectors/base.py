@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,10 @@ import numpy.typing as npt
 from groundscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
-    from groundscope.trace.trace import Trace
+    from groundscope.example import Example
+    from groundscope.lm.language_model import LanguageModel
+    from groundscope.lm.layout import Layout
+    from groundscope.trace.trace import FloatArray, Trace
 
 Scores = npt.NDArray[np.float64]
 
@@ -44,6 +48,21 @@ class Detector(ABC):
     @abstractmethod
     def signals(self) -> tuple[str, ...]:
         """Names of the signals that it reads."""
+
+    @property
+    def own_signals(self) -> tuple[str, ...]:
+        """Names of the (token, ...) arrays that :meth:`gather` adds to a trace; for what no other detector reads."""
+        return ()
+
+    def gather(self, lm: LanguageModel, example: Example, layout: Layout) -> Mapping[str, FloatArray]:
+        """Return :attr:`own_signals` of one example: what asking, sampling or another model tells.
+
+        Args:
+            lm: The model that reads.
+            example: The texts.
+            layout: As it was laid out for the other signals.
+        """
+        return {}
 
     @abstractmethod
     def token_scores(self, trace: Trace) -> Scores:

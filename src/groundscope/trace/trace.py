@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ class Trace(Mapping[str, FloatArray]):
         model: Name of the model that read.
         attention_layers: Which layers the ``layer`` axis of attention signals counts.
         blind_layers: Attention layers whose sliding window hides a part of the passages from some token.
+        fingerprint: What a detector fitted on this trace must find again; empty for layouts made from ids.
     """
 
     layout: Layout
@@ -32,6 +34,7 @@ class Trace(Mapping[str, FloatArray]):
     model: str = ""
     attention_layers: tuple[int, ...] = ()
     blind_layers: int = 0
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> FloatArray:
         if name in self.signals:

@@ -1,0 +1,147 @@
+"""Detectors that learn from labelled examples; scikit-learn's shape: ``fit``, ``score``, learnt names end in ``_``."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from groundscope.detectors.base import Detector
+from groundscope.errors import InputError, PrerequisiteError
+from groundscope.learn.labels import ALL_KINDS, check_both_classes, check_kinds, response_label
+from groundscope.trace.trace import Trace
+from groundscope.trace.traced import Traced, TracedExample
+from groundscope.verdict import Threshold
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class LearnedDetector(Detector):
+    """A detector with a probe: it must be fitted, or loaded, before it scores.
+
+    Attributes:
+        label_kinds: Kinds of labels that it may learn from.
+        fingerprint_: What it was fitted on: model, tokenizer, template; see ``LanguageModel.fingerprint``.
+        threshold_: Where the lines are drawn, chosen on held-out examples; ``None`` until somebody chose.
+    """
+
+    needs_training: ClassVar[bool] = True
+    label_kinds: ClassVar[tuple[str, ...]] = ALL_KINDS
+    fingerprint_: dict[str, Any]
+    threshold_: Threshold | None
+
+    def fit(self, data: Traced, dev: Traced | None = None) -> LearnedDetector:
+        """Learn from labelled examples.
+
+        Args:
+            data: Traced examples with labels, both classes among them.
+            dev: Others, from other sources, on which choices are made; methods that choose nothing ignore it.
+
+        Returns:
+            Itself.
+
+        Raises:
+            InputError: If labels are missing, too coarse for the method or of one class, the traces are of
+                several models, or the same example or source stands in both sets.
+        """
+        train, held_out = check_traced(self, data), None if dev is None else check_traced(self, dev)
+        if held_out is not None:
+            check_disjoint(train, held_out)
+        self._fit(train, held_out)
+        self.fingerprint_ = dict(train[0].trace.fingerprint)
+        self.threshold_ = None
+        return self
+
+    @abstractmethod
+    def _fit(self, data: Traced, dev: Traced | None) -> None:
+        """Learn; the examples are checked."""
+
+    @abstractmethod
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return what was learnt: arrays by name, and facts as plain JSON values."""
+
+    @abstractmethod
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state` returned."""
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it has learnt something."""
+        return hasattr(self, "fingerprint_")
+
+    def check_fitted(self) -> None:
+        """Refuse to score before learning.
+
+        Raises:
+            PrerequisiteError: If it was not fitted.
+        """
+        if not self.is_fitted:
+            raise PrerequisiteError(
+                f"The detector {self.name!r} must learn before it scores. Train it with 'groundscope train "
+                f"{self.name}' or fit(), or load a trained one from its folder."
+            )
+
+    def score(self, data: Traced) -> float:
+        """Return the AUROC of response scores on labelled examples, in [0, 1].
+
+        Raises:
+            InputError: If they are of one class.
+        """
+        from sklearn.metrics import roc_auc_score
+
+        labels = np.array([response_label(item.example) for item in data])
+        check_both_classes(self.name, labels, "response")
+        return float(roc_auc_score(labels, [self.response_score_of(item.trace) for item in data]))
+
+    def response_score_of(self, trace: Trace) -> float:
+        """Return the score of one response."""
+        return self.response_score(self.token_scores(trace))
+
+
+def check_traced(detector: LearnedDetector, data: Traced) -> Sequence[TracedExample]:
+    """Return examples as a list, refusing what a detector cannot learn from.
+
+    Raises:
+        InputError: See :meth:`LearnedDetector.fit`.
+    """
+    items = list(data)
+    for item in items:
+        if not isinstance(item, TracedExample):
+            raise InputError(
+                f"{detector.name} learns from traced examples. Got {type(item).__name__} instead; "
+                "groundscope.trace.extract makes them from examples."
+            )
+    if not items:
+        raise InputError(f"{detector.name} needs examples to learn from. Got none.")
+    check_kinds(detector.name, (item.example for item in items), detector.label_kinds)
+    labels = np.array([response_label(item.example) for item in items])
+    check_both_classes(detector.name, labels, "response")
+    first = items[0].trace.fingerprint
+    for item in items:
+        if item.trace.fingerprint != first:
+            raise InputError(
+                f"All traces must be of one model and template. Example {item.example.id!r} was read by "
+                f"{item.trace.model!r}, the first one by {items[0].trace.model!r}, or under another template."
+            )
+    return items
+
+
+def check_disjoint(train: Traced, held_out: Traced) -> None:
+    """Refuse two sets that share an example or a source.
+
+    Raises:
+        InputError: If they do.
+    """
+    shared = {
+        "id": {item.example.id for item in train} & {item.example.id for item in held_out} - {None},
+        "source": {item.group for item in train} & {item.group for item in held_out},
+    }
+    for what, both in shared.items():
+        if both:
+            raise InputError(
+                f"Examples to learn from and examples to choose or measure on must not share a {what}. "
+                f"Got {len(both)} in both, for instance {min(map(str, both))!r}; split by source."
+            )

@@ -1,0 +1,1 @@
+"""Learning: labels to tokens, windows, selectors, probes, calibration."""

@@ -1,0 +1,30 @@
+"""An example together with what a model read of it: what detectors learn from and are measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from groundscope.example import Example
+from groundscope.trace.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class TracedExample:
+    """One example and its trace.
+
+    Attributes:
+        example: Texts, labels, task, writer, source.
+        trace: The signals of its response.
+    """
+
+    example: Example
+    trace: Trace
+
+    @property
+    def group(self) -> str:
+        """What must never stand on both sides of a split: the source, or failing that the passages."""
+        return self.example.group
+
+
+Traced = Sequence[TracedExample]
