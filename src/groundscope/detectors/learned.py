@@ -135,11 +135,11 @@ def check_disjoint(train: Traced, held_out: Traced) -> None:
     Raises:
         InputError: If they do.
     """
-    shared = {
-        "id": {item.example.id for item in train} & {item.example.id for item in held_out} - {None},
-        "source": {item.group for item in train} & {item.group for item in held_out},
-    }
-    for what, both in shared.items():
+    for what, one, other in (
+        ("id", [item.example.id for item in train], [item.example.id for item in held_out]),
+        ("source", [item.group for item in train], [item.group for item in held_out]),
+    ):
+        both = set(one) & set(other) - {None}
         if both:
             raise InputError(
                 f"Examples to learn from and examples to choose or measure on must not share a {what}. "
