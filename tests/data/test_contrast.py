@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundscope.data.contrast import draw_contrast, neutral_passages
+from groundscope.data.contrast import draw_contrast, draw_contrasts, neutral_passages
+from groundscope.errors import InputError
 from groundscope.example import Example
 
 
@@ -95,3 +97,61 @@ def test_which_example_stands_for_a_shared_context_does_not_hang_on_order():
     shared = [example(2, id=name) for name in ("b", "a", "c")]
     for order in (shared, shared[::-1]):
         assert draw_contrast(example(1), order, 0).info["which"] == "a"
+
+
+def test_several_documents_differ_and_begin_with_those_of_a_shorter_draw():
+    for seed in range(10):
+        for match_length in (False, True):
+            many = draw_contrasts(OTHERS[0], OTHERS, seed, 19, match_length)
+            assert len({document.passages for document in many}) == 19
+            assert all(document.passages != OTHERS[0].passages for document in many)
+            for count in (1, 4):
+                assert draw_contrasts(OTHERS[0], OTHERS[::-1], seed, count, match_length) == many[:count]
+        assert draw_contrasts(OTHERS[0], OTHERS, seed) == [draw_contrast(OTHERS[0], OTHERS, seed)]
+
+
+def test_the_default_draw_is_what_it_was_when_thresholds_were_shipped():
+    assert draw_contrast(OTHERS[0], OTHERS, 0).info["which"] == "1"
+    assert draw_contrast(OTHERS[1], OTHERS, 7).info["which"] == "17"
+    pool = neutral_passages()
+    assert draw_contrast(OTHERS[0], (), 0).passages == (pool[7],)
+
+
+def test_where_other_examples_do_not_suffice_the_pool_fills_up():
+    drawn = draw_contrasts(example(1), [example(2), example(3)], 0, 4)
+    assert [document.info["source"] for document in drawn] == ["examples", "examples", "pool", "pool"]
+    assert len({document.passages for document in drawn}) == 4
+
+
+@given(st.integers(0, 2**31), st.integers(1, 5000))
+def test_documents_of_the_pool_are_distinct_up_to_the_last(seed, length):
+    item = example(1, passages=("w" * length,))
+    everything = len(neutral_passages())
+    drawn = draw_contrasts(item, (), seed, everything)
+    assert len({document.passages for document in drawn}) == everything
+    with pytest.raises(InputError, match=f"pool holds {everything} different random documents"):
+        draw_contrasts(item, (), seed, everything + 1)
+
+
+@given(st.integers(0, 2**31))
+def test_length_matched_draws_come_from_the_nearest_few(seed):
+    others = [example(number, passages=("x" * (10 * number),)) for number in range(2, 60)]
+    item = example(1, passages=("y" * 301,))
+    document = draw_contrast(item, others, seed, match_length=True)
+    assert 280 <= len(document.passages[0]) <= 320
+    assert document.info["match_length"] is True
+    several = draw_contrasts(item, others, seed, 4, match_length=True)
+    assert all(260 <= len(document.passages[0]) <= 340 for document in several)
+
+
+def test_length_matched_draws_are_still_drawn():
+    others = [example(number, passages=("x" * (10 * number),)) for number in range(2, 60)]
+    item = example(1, passages=("y" * 301,))
+    lengths = {len(draw_contrast(item, others, seed, match_length=True).passages[0]) for seed in range(60)}
+    assert lengths == {280, 290, 300, 310, 320}
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, None])
+def test_a_count_that_is_none_is_refused(count):
+    with pytest.raises(InputError, match="'count' parameter of draw_contrasts must be"):
+        draw_contrasts(example(1), (), 0, count)
