@@ -63,6 +63,10 @@ class UnsupportedModelError(GroundscopeError):
     """The model cannot yield what was asked for (its architecture, not its weights, is the reason)."""
 
 
+class MismatchError(GroundscopeError):
+    """A trained detector meets another model, tokenizer or template than it learnt from."""
+
+
 class NonFiniteError(GroundscopeError):
     """The model produced NaN or infinity where a finite number is needed."""
 

@@ -6,15 +6,14 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from groundscope.assembly import Assembler
-from groundscope.data.contrast import draw_contrast
 from groundscope.detectors.base import Detector, check_detector, describe
-from groundscope.detectors.registry import from_name
+from groundscope.detectors.learned import LearnedDetector
+from groundscope.detectors.saving import resolve_detector
 from groundscope.detectors.thresholds import reference_threshold
 from groundscope.errors import (
-    ContextTooLongError,
     GroundscopeError,
     InputError,
     PrerequisiteError,
@@ -25,19 +24,14 @@ from groundscope.errors import (
 )
 from groundscope.example import Example
 from groundscope.lm.language_model import LanguageModel, check_source
-from groundscope.lm.layout import Layout
-from groundscope.lm.render import LongContext, resolve_layouts
+from groundscope.lm.render import LongContext
 from groundscope.lm.template import PromptTemplate
-from groundscope.text.refusals import is_refusal
-from groundscope.text.visible import content_of
-from groundscope.trace.engine import trace_each
-from groundscope.trace.trace import Trace
+from groundscope.reading import ContrastSource, Reader, Unread
 from groundscope.verdict import Threshold, Verdict
 
 if TYPE_CHECKING:
     import torch
 
-ContrastSource = Literal["auto", "pool", "examples"]
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_DETECTOR = "contrast"
 # Examples looked ahead in a stream, so that random documents can be drawn from them.
@@ -49,8 +43,9 @@ class Scope:
 
     Args:
         lm: The model that reads.
-        detector: A detector, or its name.
-        threshold: Where to flag a response; by default measured on a shipped sample of faithful answers.
+        detector: A detector, its name, or the folder of a trained one.
+        threshold: Where to flag a response; by default what a trained detector brings with it, else measured
+            on a shipped sample of faithful answers.
         span_threshold: Where to report a span. If only one of the two is given, the other is the detector's
             neutral score, or the same number for detectors that have none.
         template: The prompt around question and passages.
@@ -65,6 +60,8 @@ class Scope:
     Raises:
         InputError: If a parameter is not understood.
         UnknownNameError: If there is no such detector, or it reads a signal that does not exist.
+        PrerequisiteError: If the detector must learn first.
+        MismatchError: If it learnt from another model, tokenizer or template.
     """
 
     def __init__(
@@ -103,12 +100,20 @@ class Scope:
         self.contrast = contrast
         self.seed = seed
         self.batch_size = batch_size
-        self._renderer = lm.renderer(self.template)
         self._given = (threshold, span_threshold)
         self._threshold: Threshold | None = None
-        self._signals = self.detector.signals
-        if evidence and "attention" not in lm.anatomy.problems:
-            self._signals = (*self._signals, "passage_attention")
+        self._reader = Reader(
+            lm,
+            [self.detector],
+            signals=["passage_attention"] if evidence and "attention" not in lm.anatomy.problems else [],
+            template=self.template,
+            long_context=long_context,
+            contrast=contrast,
+            seed=seed,
+            batch_size=batch_size,
+        )
+        if isinstance(self.detector, LearnedDetector):
+            self.detector.check_reader(self._reader.fingerprint)
 
     @classmethod
     def from_pretrained(
@@ -144,7 +149,7 @@ class Scope:
         if self._threshold is None:
             response, span = self._given
             if response is None and span is None:
-                self._threshold = self._measured_threshold()
+                self._threshold = getattr(self.detector, "threshold_", None) or self._measured_threshold()
             else:
                 neutral = self.detector.neutral
                 if response is None:
@@ -244,56 +249,19 @@ class Scope:
 
     def _score_block(self, items: Sequence[Example | _BadRecord], others: Sequence[Example]) -> list[Verdict]:
         assembler = Assembler(self.detector, self.lm.name)
-        verdicts: dict[int, Verdict] = {}
-        examples: dict[int, Example] = {}
-        layouts: dict[int, list[Layout]] = {}
-        for index, item in enumerate(items):
+        examples = [item for item in items if isinstance(item, Example)]
+        results = iter(self._reader.read(examples, others))
+        verdicts = []
+        for item in items:
             if isinstance(item, _BadRecord):
-                verdicts[index] = assembler.unscored(Example("", (), "", id=item.id), "failed", item.reason)
+                verdicts.append(assembler.unscored(Example("", (), "", id=item.id), "failed", item.reason))
                 continue
-            examples[index] = item
-            early = _early_verdict(assembler, item)
-            if early is not None:
-                verdicts[index] = early
-                continue
-            try:
-                layouts[index] = self._layouts(item, others)
-            except ContextTooLongError as exc:
-                verdicts[index] = assembler.unscored(item, "too_long", str(exc))
-            except GroundscopeError as exc:
-                verdicts[index] = assembler.unscored(item, "failed", str(exc))
-        flat = [(index, layout) for index, parts in layouts.items() for layout in parts]
-        results = trace_each(self.lm, [layout for _, layout in flat], self._signals, batch_size=self.batch_size)
-        traces: dict[int, list[Trace]] = {index: [] for index in layouts}
-        for (index, _), result in zip(flat, results, strict=True):
-            if isinstance(result, Trace):
-                traces[index].append(result)
+            result = next(results)
+            if isinstance(result, Unread):
+                verdicts.append(assembler.unscored(item, result.outcome, result.message))
             else:
-                outcome: Literal["too_long", "failed"] = (
-                    "too_long" if isinstance(result, ContextTooLongError) else "failed"
-                )
-                verdicts[index] = assembler.unscored(examples[index], outcome, str(result))
-        for index, parts in traces.items():
-            if index not in verdicts:
-                verdicts[index] = assembler.verdict(examples[index], parts, lambda: self.threshold)
-        return [verdicts[index] for index in range(len(items))]
-
-    def _layouts(self, example: Example, others: Sequence[Example]) -> list[Layout]:
-        if not self.detector.uses_contrast:
-            return resolve_layouts(self._renderer, example, self.long_context)
-        document = draw_contrast(example, () if self.contrast == "pool" else others, self.seed)
-        if self.contrast == "examples" and document.info["source"] != "examples":
-            raise InputError(
-                "No other example with another context was given to draw a random document from. "
-                "Use contrast='pool' or 'auto', or score several examples with score_many."
-            )
-        return resolve_layouts(
-            self._renderer,
-            example,
-            self.long_context,
-            contrasts=[document.passages],
-            contrast_info=document.info,
-        )
+                verdicts.append(assembler.verdict(item, result, lambda: self.threshold))
+        return verdicts
 
 
 def _blocks(examples: Iterable[Example | Mapping[str, Any]]) -> Iterator[list[Example | _BadRecord]]:
@@ -334,8 +302,10 @@ def _as_example(item: Example | Mapping[str, Any]) -> Example | _BadRecord:
 
 
 def _as_detector(detector: object) -> Detector:
-    resolved = from_name(detector) if isinstance(detector, str) else detector
-    return check_detector("Scope", resolved)
+    resolved = check_detector("Scope", resolve_detector(detector) if isinstance(detector, str) else detector)
+    if isinstance(resolved, LearnedDetector):
+        resolved.check_fitted()
+    return resolved
 
 
 def _check_options(**options: Any) -> None:
@@ -374,16 +344,3 @@ def _check_others(others: Any) -> None:
             "The 'others' parameter of score_many must be a list of Example. "
             f"Got {f'{wrong[0]} in it' if wrong else type(others).__name__} instead; Example.from_dict reads a record."
         )
-
-
-def _early_verdict(assembler: Assembler, example: Example) -> Verdict | None:
-    content = content_of(example.response)
-    if content == "nothing":
-        return assembler.unscored(example, "no_answer", "The response is empty: it shows nothing to read.")
-    if content == "marks":
-        return assembler.unscored(example, "no_answer", "The response has no letter or digit; it claims nothing.")
-    if is_refusal(example.response):
-        return assembler.unscored(example, "no_answer", "The response declines to answer; it claims nothing.")
-    if all(content_of(passage) == "nothing" for passage in example.passages):
-        return assembler.unscored(example, "no_context", "There is no passage to check the response against.")
-    return None

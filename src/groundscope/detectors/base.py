@@ -33,6 +33,8 @@ class Detector(ABC):
         needs_training: Whether it must be fitted before it scores.
         aggregation: How token scores become the response score, in words.
         window: Tokens over which span scores are averaged before spans are cut out of them.
+        documents: Random documents it compares with, where it compares at all.
+        match_length: Whether these are to be about as long as the passages.
         neutral: Token and span score that speaks neither for nor against support; ``None`` if there is none.
     """
 
@@ -43,6 +45,8 @@ class Detector(ABC):
     aggregation: ClassVar[str] = "mean over tokens"
     window: ClassVar[int] = 16
     neutral: ClassVar[float | None] = None
+    documents: int = 1
+    match_length: bool = False
 
     @property
     @abstractmethod
@@ -89,9 +93,9 @@ class Detector(ABC):
     @property
     def uses_contrast(self) -> bool:
         """Whether it compares with a random document."""
-        from groundscope.trace.signals import SIGNALS
+        from groundscope.trace.signals import sources_of
 
-        return any(SIGNALS[name].source == "contrast" for name in self.signals)
+        return "contrast" in sources_of(self.signals)
 
     @classmethod
     def parameters(cls) -> list[str]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from groundscope.detectors.base import Detector
-from groundscope.errors import InputError, PrerequisiteError
+from groundscope.errors import InputError, MismatchError, PrerequisiteError
 from groundscope.learn.labels import ALL_KINDS, check_both_classes, check_kinds, response_label
 from groundscope.trace.trace import Trace
 from groundscope.trace.traced import Traced, TracedExample
 from groundscope.verdict import Threshold
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -25,12 +30,14 @@ class LearnedDetector(Detector):
     Attributes:
         label_kinds: Kinds of labels that it may learn from.
         fingerprint_: What it was fitted on: model, tokenizer, template; see ``LanguageModel.fingerprint``.
+        trained_on_: Digests of the ids and sources that it learnt from or chose on.
         threshold_: Where the lines are drawn, chosen on held-out examples; ``None`` until somebody chose.
     """
 
     needs_training: ClassVar[bool] = True
     label_kinds: ClassVar[tuple[str, ...]] = ALL_KINDS
     fingerprint_: dict[str, Any]
+    trained_on_: list[str]
     threshold_: Threshold | None
 
     def fit(self, data: Traced, dev: Traced | None = None) -> LearnedDetector:
@@ -52,6 +59,7 @@ class LearnedDetector(Detector):
             check_disjoint(train, held_out)
         self._fit(train, held_out)
         self.fingerprint_ = dict(train[0].trace.fingerprint)
+        self.trained_on_ = sorted({mark for item in [*train, *(held_out or ())] for mark in _marks(item)})
         self.threshold_ = None
         return self
 
@@ -84,6 +92,64 @@ class LearnedDetector(Detector):
                 f"{self.name}' or fit(), or load a trained one from its folder."
             )
 
+    def check_reader(self, fingerprint: Mapping[str, Any]) -> None:
+        """Refuse to score what another model reads; a copy of the model under another name is the same model.
+
+        Raises:
+            MismatchError: If model, tokenizer, template or heads differ from those of the training traces.
+        """
+        differing = [
+            f"{name} was {self.fingerprint_.get(name)!r}, is {value!r}"
+            for name, value in fingerprint.items()
+            if name != "model" and self.fingerprint_.get(name) != value
+        ]
+        if differing:
+            raise MismatchError(
+                f"The detector {self.name!r} learnt from traces of {self.fingerprint_.get('model')!r} and cannot score "
+                f"what {fingerprint.get('model')!r} reads ({'; '.join(differing)}). Use the model and template that it "
+                "was trained with, train it again, or carry it over with 'groundscope transfer'."
+            )
+
+    def check_unseen(self, data: Traced) -> None:
+        """Refuse to be measured on what it learnt from or chose on.
+
+        Raises:
+            InputError: If an example or its source was among that.
+        """
+        known = set(self.trained_on_)
+        seen = [item for item in data if known.intersection(_marks(item))]
+        if seen:
+            raise InputError(
+                f"The detector {self.name!r} learnt from {len(seen)} of these {len(data)} examples or from others of "
+                f"the same source, for instance {seen[0].example.id!r}. Measure it on sources that it has not seen."
+            )
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write it to a folder; see :func:`groundscope.detectors.saving.save_detector`."""
+        from groundscope.detectors.saving import save_detector
+
+        return save_detector(self, folder)
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path) -> Self:
+        """Load it from a folder or hub repository; see :func:`groundscope.detectors.saving.load_detector`.
+
+        Raises:
+            InputError: If what is there is of another method.
+        """
+        from groundscope.detectors.saving import load_detector
+
+        detector = load_detector(source)
+        if not isinstance(detector, cls):
+            raise InputError(f"{str(source)!r} holds a {type(detector).__name__}, no {cls.__name__}.")
+        return detector
+
+    def push_to_hub(self, repository: str, *, private: bool = False) -> str:
+        """Upload it; see :func:`groundscope.detectors.saving.push_detector`."""
+        from groundscope.detectors.saving import push_detector
+
+        return push_detector(self, repository, private=private)
+
     def score(self, data: Traced) -> float:
         """Return the AUROC of response scores on labelled examples, in [0, 1].
 
@@ -99,6 +165,11 @@ class LearnedDetector(Detector):
     def response_score_of(self, trace: Trace) -> float:
         """Return the score of one response."""
         return self.response_score(self.token_scores(trace))
+
+
+def _marks(item: TracedExample) -> tuple[str, ...]:
+    keys = [f"source {item.group}"] + ([] if item.example.id is None else [f"id {item.example.id}"])
+    return tuple(hashlib.sha256(key.encode()).hexdigest()[:12] for key in keys)
 
 
 def check_traced(detector: LearnedDetector, data: Traced) -> Sequence[TracedExample]:

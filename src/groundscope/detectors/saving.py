@@ -1,0 +1,199 @@
+"""Trained detectors on disk: ``detector.json`` and ``detector.safetensors``, nothing that could run.
+
+The folder also holds ``README.md``, the model card. It is written under another name first, then renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from groundscope._version import __version__
+from groundscope.detectors.base import Detector
+from groundscope.detectors.registry import from_name, names
+from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError
+from groundscope.verdict import Threshold
+
+if TYPE_CHECKING:
+    from groundscope.detectors.learned import LearnedDetector
+
+CONFIG, ARRAYS, CARD = "detector.json", "detector.safetensors", "README.md"
+_FORMAT = 1
+
+
+def resolve_detector(given: str) -> Detector:
+    """Return a detector by name, or a trained one from its folder or hub repository.
+
+    A registered name wins; then a folder; what has a slash in it and is neither is looked up on the hub.
+
+    Raises:
+        UnknownNameError: If it is none of these.
+        InputError: If the folder holds no detector of this format.
+        PrerequisiteError: If the hub does not give it.
+    """
+    if given in names():
+        return from_name(given)
+    if Path(given).exists() or "/" in given:
+        return load_detector(given)
+    raise UnknownNameError("detector", given, names(), "A trained detector is given by its folder.")
+
+
+def save_detector(detector: LearnedDetector, folder: str | Path, card: str | None = None) -> Path:
+    """Write a trained detector.
+
+    Args:
+        detector: Fitted.
+        folder: Where to; an earlier detector there is replaced, anything else is refused.
+        card: The model card, Markdown; a short one is written if there is none.
+
+    Returns:
+        The folder.
+
+    Raises:
+        PrerequisiteError: If the detector is not fitted, or the folder cannot be written.
+        InputError: If the folder holds something else.
+    """
+    from safetensors.numpy import save_file
+
+    detector.check_fitted()
+    folder = Path(folder)
+    check_folder(folder)
+    arrays, facts = detector.state()
+    threshold = detector.threshold_
+    config = {
+        "format": _FORMAT,
+        "groundscope": __version__,
+        "detector": detector.name,
+        "params": detector.get_params(),
+        "facts": facts,
+        "fingerprint": detector.fingerprint_,
+        "threshold": None if threshold is None else asdict(threshold),
+        "trained_on": detector.trained_on_,
+    }
+    try:
+        text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as exc:
+        raise InputError(f"What {detector.name!r} was made with or learnt cannot be written as JSON: {exc}.") from exc
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as exc:
+        raise PrerequisiteError(f"{str(folder)!r} cannot be written: {exc.strerror}.") from exc
+    try:
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / ARRAYS)
+        (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
+        (temporary / CARD).write_text(card or _short_card(detector), encoding="utf-8")
+        temporary.chmod(0o755)
+        if folder.exists():
+            old = folder.with_name(f".{folder.name}.old")
+            folder.rename(old)
+            temporary.rename(folder)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(folder)
+    except OSError as exc:
+        raise PrerequisiteError(f"{str(folder)!r} cannot be written: {exc.strerror}.") from exc
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a place that holds anything but a detector, before any work is done.
+
+    Raises:
+        InputError: If it does.
+    """
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
+        raise InputError(f"{str(folder)!r} exists and is no saved detector. Choose another folder.")
+
+
+def load_detector(source: str | Path) -> LearnedDetector:
+    """Load a trained detector from a folder or a hub repository.
+
+    Raises:
+        InputError: If it is not a detector that this version reads.
+        UnknownNameError: If its method is not known here (a plug-in may be missing).
+        PrerequisiteError: If the hub does not give it.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    from groundscope.detectors.learned import LearnedDetector
+
+    folder = Path(source) if Path(source).exists() else _from_hub(str(source))
+    try:
+        config: Any = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        arrays = load_file(folder / ARRAYS)
+    except FileNotFoundError as exc:
+        raise InputError(
+            f"{str(source)!r} is no saved detector: it lacks {Path(str(exc.filename or ARRAYS)).name}."
+        ) from exc
+    except (OSError, ValueError, SafetensorError) as exc:
+        raise InputError(f"The detector in {str(source)!r} is damaged: {exc}. Train or copy it again.") from exc
+    if not isinstance(config, dict) or config.get("format") != _FORMAT:
+        found = config.get("format") if isinstance(config, dict) else config
+        raise InputError(
+            f"{str(source)!r} has the detector format {found!r}; this version of groundscope reads {_FORMAT}."
+        )
+    try:
+        detector = from_name(config["detector"], **config["params"])
+        if not isinstance(detector, LearnedDetector):
+            raise InputError(f"{str(source)!r} names the method {config['detector']!r}, which does not learn.")
+        detector.restore(arrays, config["facts"])
+        detector.fingerprint_ = dict(config["fingerprint"])
+        detector.trained_on_ = [str(item) for item in config["trained_on"]]
+        detector.threshold_ = None if config["threshold"] is None else Threshold(**config["threshold"])
+    except GroundscopeError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError) as exc:
+        raise InputError(f"The detector in {str(source)!r} is damaged ({exc!r}). Train or copy it again.") from exc
+    return detector
+
+
+def push_detector(detector: LearnedDetector, repository: str, *, private: bool = False) -> str:
+    """Upload a trained detector to a hub repository and return its address.
+
+    Raises:
+        PrerequisiteError: If the hub refuses.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = save_detector(detector, Path(place) / "detector")
+        try:
+            api = HfApi()
+            address = api.create_repo(repository, private=private, exist_ok=True)
+            api.upload_folder(repo_id=repository, folder_path=folder, commit_message=f"Add {detector.name}")
+        except (HfHubHTTPError, OSError, ValueError) as exc:
+            raise PrerequisiteError(f"The hub did not take {repository!r}: {exc}") from exc
+    return str(address)
+
+
+def _from_hub(repository: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, allow_patterns=[CONFIG, ARRAYS, CARD]))
+    except HFValidationError as exc:
+        raise InputError(f"{repository!r} is neither a folder nor a hub repository.") from exc
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as exc:
+        raise PrerequisiteError(
+            f"{repository!r} is no folder here, and the hub does not give it: {str(exc).splitlines()[0]}"
+        ) from exc
+
+
+def _short_card(detector: LearnedDetector) -> str:
+    return (
+        f"---\nlibrary_name: groundscope\ntags: [hallucination-detection]\n---\n\n# {detector.name}\n\n"
+        f"A groundscope detector ({detector.reference}) for {detector.fingerprint_.get('model')!r}. "
+        "It was saved without a training report.\n"
+    )

@@ -1,0 +1,208 @@
+"""From examples to traces: prompts laid out, random documents drawn, one set of passes for several detectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from groundscope.data.contrast import draw_contrasts
+from groundscope.detectors.base import Detector, describe
+from groundscope.errors import ContextTooLongError, GroundscopeError, InputError
+from groundscope.example import Example
+from groundscope.lm.language_model import LanguageModel
+from groundscope.lm.layout import Layout
+from groundscope.lm.render import LongContext, resolve_layouts
+from groundscope.lm.template import PromptTemplate
+from groundscope.text.refusals import is_refusal
+from groundscope.text.visible import content_of
+from groundscope.trace.engine import trace_each
+from groundscope.trace.signals import sources_of
+from groundscope.trace.trace import FloatArray, Trace
+from groundscope.trace.traced import TracedExample
+
+ContrastSource = Literal["auto", "pool", "examples"]
+UnreadOutcome = Literal["no_answer", "no_context", "too_long", "failed"]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Why an example has no trace.
+
+    Attributes:
+        outcome: As in a verdict.
+        message: The same in words.
+        id: The example's identifier.
+    """
+
+    outcome: UnreadOutcome
+    message: str
+    id: str | None = None
+
+
+class Reader:
+    """Lets one model read examples for one or several detectors.
+
+    Args:
+        lm: The model that reads.
+        detectors: Whose signals are wanted; their union is read once.
+        signals: Further signals.
+        template: The prompt around question and passages.
+        long_context: See :class:`groundscope.scope.Scope`; likewise the rest.
+        contrast: Where random documents come from.
+        seed: Seed of that draw.
+        batch_size: At most so many sequences in one pass.
+        fingerprint: Whether traces say what they were read by, which detectors that learn must know.
+    """
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        detectors: Sequence[Detector],
+        *,
+        signals: Sequence[str] = (),
+        template: PromptTemplate | None = None,
+        long_context: LongContext = "refuse",
+        contrast: ContrastSource = "auto",
+        seed: int = 0,
+        batch_size: int = 8,
+        fingerprint: bool = False,
+    ) -> None:
+        self.lm = lm
+        self.detectors = tuple(detectors)
+        self.template = template or PromptTemplate()
+        self.long_context = long_context
+        self.contrast = contrast
+        self.seed = seed
+        self.batch_size = batch_size
+        wanted = [name for detector in self.detectors for name in detector.signals]
+        self.signals = tuple(dict.fromkeys([*wanted, *signals]))
+        self.documents = max([1, *(detector.documents for detector in self.detectors)])
+        self._renderer = lm.renderer(self.template)
+        self._with_contrast = "contrast" in sources_of(self.signals)
+        self._match_length = any(detector.match_length for detector in self.detectors)
+        self._fingerprint = fingerprint
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """What traces of this reader are of; see ``LanguageModel.fingerprint``."""
+        return self.lm.fingerprint(self.template)
+
+    def read(self, examples: Sequence[Example], others: Sequence[Example] = ()) -> list[list[Trace] | Unread]:
+        """Read examples; one that fails harms no other.
+
+        Args:
+            examples: What to read.
+            others: Where random documents may come from.
+
+        Returns:
+            Per example its traces, more than one where passages were packed into several prompts, or why not.
+        """
+        found: dict[int, Unread] = {}
+        layouts: dict[int, list[Layout]] = {}
+        for index, example in enumerate(examples):
+            early = nothing_to_read(example)
+            if early is not None:
+                found[index] = early
+                continue
+            try:
+                layouts[index] = self._layouts(example, others)
+            except GroundscopeError as exc:
+                found[index] = _unread(exc, example)
+        flat = [(index, layout) for index, parts in layouts.items() for layout in parts]
+        results = trace_each(self.lm, [layout for _, layout in flat], self.signals, batch_size=self.batch_size)
+        traces: dict[int, list[Trace]] = {index: [] for index in layouts}
+        for (index, layout), result in zip(flat, results, strict=True):
+            example = examples[index]
+            if index in found:
+                continue
+            if not isinstance(result, Trace):
+                found[index] = _unread(result, example)
+                continue
+            try:
+                traces[index].append(self._completed(result, example, layout))
+            except GroundscopeError as exc:
+                found[index] = _unread(exc, example)
+        return [found[index] if index in found else traces[index] for index in range(len(examples))]
+
+    def read_many(
+        self, examples: Iterable[Example], others: Sequence[Example] = ()
+    ) -> Iterator[TracedExample | Unread]:
+        """Read a stream in blocks; what comes out is in order.
+
+        An example whose passages need several prompts is unread here: what is learnt from a token, and what
+        it is measured by, must be one trace.
+        """
+        block: list[Example] = []
+        for example in examples:
+            block.append(example)
+            if len(block) == self.batch_size:
+                yield from self._traced(block, others)
+                block = []
+        yield from self._traced(block, others)
+
+    def _traced(self, block: Sequence[Example], others: Sequence[Example]) -> Iterator[TracedExample | Unread]:
+        for example, result in zip(block, self.read(block, others), strict=True):
+            if isinstance(result, Unread):
+                yield result
+            elif len(result) > 1:
+                yield Unread("too_long", "The passages need several prompts.", example.id)
+            else:
+                yield TracedExample(example, result[0])
+
+    def _completed(self, trace: Trace, example: Example, layout: Layout) -> Trace:
+        """Add what detectors gather themselves, and what the trace is of."""
+        extra: dict[str, FloatArray] = {}
+        for detector in self.detectors:
+            if detector.own_signals:
+                try:
+                    extra.update(detector.gather(self.lm, example, layout))
+                except GroundscopeError:
+                    raise
+                except Exception as exc:  # whatever a foreign detector raises
+                    raise InputError(f"The detector {detector.name!r} failed in gather: {describe(exc)}.") from exc
+        if extra:
+            trace = replace(trace, signals={**trace.signals, **extra})
+        return replace(trace, fingerprint=self.fingerprint) if self._fingerprint else trace
+
+    def _layouts(self, example: Example, others: Sequence[Example]) -> list[Layout]:
+        if not self._with_contrast:
+            layouts = resolve_layouts(self._renderer, example, self.long_context)
+        else:
+            pool = () if self.contrast == "pool" else others
+            documents = draw_contrasts(example, pool, self.seed, self.documents, match_length=self._match_length)
+            if self.contrast == "examples" and documents[0].info["source"] != "examples":
+                raise InputError(
+                    "No other example with another context was given to draw a random document from. "
+                    "Use contrast='pool' or 'auto', or score several examples with score_many."
+                )
+            info = documents[0].info
+            if len(documents) > 1:
+                info = {**info, "documents": [document.info for document in documents]}
+            layouts = resolve_layouts(
+                self._renderer,
+                example,
+                self.long_context,
+                contrasts=[document.passages for document in documents],
+                contrast_info=info,
+            )
+        return layouts
+
+
+def nothing_to_read(example: Example) -> Unread | None:
+    """Return why there is nothing to be checked in an example, before any model reads it."""
+    content = content_of(example.response)
+    if content == "nothing":
+        return Unread("no_answer", "The response is empty: it shows nothing to read.", example.id)
+    if content == "marks":
+        return Unread("no_answer", "The response has no letter or digit; it claims nothing.", example.id)
+    if is_refusal(example.response):
+        return Unread("no_answer", "The response declines to answer; it claims nothing.", example.id)
+    if all(content_of(passage) == "nothing" for passage in example.passages):
+        return Unread("no_context", "There is no passage to check the response against.", example.id)
+    return None
+
+
+def _unread(error: GroundscopeError, example: Example) -> Unread:
+    return Unread("too_long" if isinstance(error, ContextTooLongError) else "failed", str(error), example.id)

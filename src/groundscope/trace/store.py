@@ -1,0 +1,323 @@
+"""Traces on disk: Parquet shards that every detector can learn from, so that a model reads each answer once.
+
+A store is a folder with ``store.json`` and ``part-NNNNN.parquet``. Signals per head are float16, all others
+float32. Shards appear whole or not at all; a run that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from groundscope.data.verdicts import replace_text
+from groundscope.errors import InputError, MismatchError, PrerequisiteError
+from groundscope.example import Example
+from groundscope.lm.layout import Layout
+from groundscope.trace.signals import SIGNALS
+from groundscope.trace.trace import Trace
+from groundscope.trace.traced import TracedExample
+
+INDEX = "store.json"
+_FORMAT = 1
+_PREFIX = "signal:"
+# Values in one shard: small enough to be in memory twice, large enough to compress and to read fast.
+_SHARD_VALUES = 32_000_000
+_SHARD_EXAMPLES = 256
+
+
+class TraceStore:
+    """A finished store, opened for reading.
+
+    Args:
+        folder: Where it is.
+
+    Raises:
+        InputError: If there is no store, or it is unfinished or damaged.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._index = read_index(self.folder)
+        if not self._index.get("complete"):
+            raise InputError(
+                f"The trace store {str(folder)!r} is not finished. Run the same 'groundscope extract' again to go on."
+            )
+
+    def __len__(self) -> int:
+        return int(self._index["examples"])
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals in it."""
+        return tuple(self._index["signals"])
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What the traces were read by."""
+        return dict(self._index["settings"]["fingerprint"])
+
+    @property
+    def unread(self) -> list[dict[str, Any]]:
+        """Examples that have no trace, and why."""
+        return list(self._index["unread"])
+
+    def read(self, signals: Iterable[str] | None = None) -> list[TracedExample]:
+        """Return the examples in the order of extraction, with some of the signals.
+
+        Args:
+            signals: Names; all if ``None``. What is not asked for is not loaded.
+
+        Raises:
+            InputError: If a signal is not in the store.
+        """
+        wanted = self.signals if signals is None else tuple(dict.fromkeys(signals))
+        missing = [name for name in wanted if name not in self.signals]
+        if missing:
+            raise InputError(
+                f"The trace store {str(self.folder)!r} lacks the signals {', '.join(missing)}. Extract again with the "
+                "--detector that reads them, or with --signal."
+            )
+        found = [item for path in shards(self.folder) for item in _read_shard(path, wanted, self._index)]
+        return [item for _, item in sorted(found, key=lambda pair: pair[0])]
+
+
+class TraceWriter:
+    """Writes a store shard by shard; entering resumes what an earlier run with the same settings left.
+
+    Args:
+        folder: Where to.
+        settings: Whatever decides what the traces are; plain JSON values. Holds ``fingerprint``.
+        overwrite: Whether to discard what is there.
+
+    Raises:
+        InputError: If the folder holds something else, or a store made with other settings.
+
+    Attributes:
+        finished: Ids of the examples that are in the store already.
+    """
+
+    def __init__(self, folder: str | Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
+        self.folder = Path(folder)
+        self.settings = json.loads(json.dumps(settings))
+        self._rows: list[tuple[int, TracedExample]] = []
+        self._values = 0
+        self.finished: set[str] = set()
+        check_store_place(self.folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if overwrite:
+                for path in [*shards(self.folder), self.folder / INDEX]:
+                    path.unlink(missing_ok=True)
+            if (self.folder / INDEX).exists():
+                self._check_same(read_index(self.folder)["settings"])
+            else:
+                self._write_index([], complete=False)
+        except OSError as exc:
+            raise PrerequisiteError(f"{str(self.folder)!r} cannot be written: {exc.strerror}.") from exc
+        for path in shards(self.folder):
+            self.finished.update(_ids(path))
+
+    def _check_same(self, there: Mapping[str, Any]) -> None:
+        other = [name for name in sorted({*there, *self.settings}) if there.get(name) != self.settings.get(name)]
+        if other:
+            raise MismatchError(
+                f"The trace store {str(self.folder)!r} was made with other settings ({', '.join(other)}). "
+                "Choose another folder, or pass --overwrite."
+            )
+
+    def write(self, number: int, item: TracedExample) -> None:
+        """Add one example; it is on disk once its shard is full.
+
+        Args:
+            number: Its place in the input.
+            item: The example and its trace.
+        """
+        self._rows.append((number, item))
+        self._values += sum(array.size for array in item.trace.signals.values())
+        if self._values >= _SHARD_VALUES or len(self._rows) >= _SHARD_EXAMPLES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits as a shard."""
+        if not self._rows:
+            return
+        taken = [int(path.stem.removeprefix("part-")) for path in shards(self.folder)]
+        path = self.folder / f"part-{max(taken, default=-1) + 1:05d}.parquet"
+        try:
+            _write_shard(path, self._rows, self.settings["fingerprint"])
+        except OSError as exc:
+            raise PrerequisiteError(
+                f"{str(path)!r} cannot be written: {exc.strerror or exc}. Shards before it are whole; make room and "
+                "run the same command again."
+            ) from exc
+        self._rows, self._values = [], 0
+
+    def finish(self, unread: Sequence[Mapping[str, Any]]) -> None:
+        """Write the last shard and mark the store as whole.
+
+        Args:
+            unread: Examples without a trace, and why; plain JSON values.
+        """
+        self.flush()
+        self._write_index(unread, complete=True)
+
+    def _write_index(self, unread: Sequence[Mapping[str, Any]], *, complete: bool) -> None:
+        paths = shards(self.folder)
+        first = next(iter(_signals_of(path) for path in paths), [])
+        record = {
+            "format": _FORMAT,
+            "complete": complete,
+            "examples": sum(len(_ids(path)) for path in paths),
+            "signals": first,
+            "settings": self.settings,
+            "unread": [dict(item) for item in unread],
+        }
+        replace_text(self.folder / INDEX, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def is_store(path: str | Path) -> bool:
+    """Whether a path is a trace store, finished or not."""
+    return (Path(path) / INDEX).is_file()
+
+
+def check_store_place(folder: Path) -> None:
+    """Refuse a folder that holds anything but a trace store.
+
+    Raises:
+        InputError: If it does.
+    """
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not is_store(folder))):
+        raise InputError(f"{str(folder)!r} exists and is no trace store. Choose another -o.")
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """Return what stands in ``store.json``.
+
+    Raises:
+        InputError: If there is none, or it cannot be understood.
+    """
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise InputError(f"{str(folder)!r} is no trace store: {INDEX} is missing or damaged.") from exc
+    if not isinstance(index, dict) or index.get("format") != _FORMAT or "settings" not in index:
+        raise InputError(f"{str(folder)!r} is no trace store that this version of groundscope reads.")
+    return index
+
+
+def shards(folder: Path) -> list[Path]:
+    """Return the shards of a store, in order."""
+    return sorted(folder.glob("part-*.parquet"))
+
+
+def _ids(path: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    return [str(value) for value in pq.read_table(path, columns=["id"])["id"].to_pylist()]
+
+
+def _signals_of(path: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    return [name.removeprefix(_PREFIX) for name in pq.read_schema(path).names if name.startswith(_PREFIX)]
+
+
+def _is_half(name: str, array: npt.NDArray[Any]) -> bool:
+    return array.ndim == 3 if name not in SIGNALS else SIGNALS[name].axes == "token x layer x head"
+
+
+def _write_shard(path: Path, rows: Sequence[tuple[int, TracedExample]], fingerprint: Mapping[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    traces = [item.trace for _, item in rows]
+    columns: dict[str, Any] = {
+        "id": [item.example.id for _, item in rows],
+        "number": [number for number, _ in rows],
+        "example": [json.dumps(item.example.to_dict(), ensure_ascii=False) for _, item in rows],
+        "layout": [json.dumps(_layout_record(trace)) for trace in traces],
+        "prompt_ids": [trace.layout.prompt_ids.astype(np.int32) for trace in traces],
+        "response_ids": [trace.layout.response_ids.astype(np.int32) for trace in traces],
+    }
+    shapes = {}
+    for name in traces[0]:
+        arrays = [trace[name] for trace in traces]
+        half = _is_half(name, arrays[0])
+        shapes[name] = list(arrays[0].shape[1:]) if arrays[0].ndim != 2 or _fixed(arrays) else None
+        flat = np.concatenate([array.ravel() for array in arrays]).astype(np.float16 if half else np.float32)
+        ends = np.concatenate([[0], np.cumsum([array.size for array in arrays])])
+        columns[_PREFIX + name] = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), pa.array(flat))
+    meta = {"shapes": shapes, "fingerprint": fingerprint, "model": traces[0].model, "format": _FORMAT}
+    table = pa.table(columns).replace_schema_metadata({"groundscope": json.dumps(meta)})
+    temporary = path.with_suffix(".tmp")
+    try:
+        pq.write_table(table, temporary, compression="zstd", use_dictionary=False, row_group_size=len(rows))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _fixed(arrays: Sequence[npt.NDArray[Any]]) -> bool:
+    return len({array.shape[1:] for array in arrays}) == 1
+
+
+def _layout_record(trace: Trace) -> dict[str, Any]:
+    layout = trace.layout
+    return {
+        "passages": layout.passages,
+        "header": layout.header,
+        "passage_numbers": layout.passage_numbers,
+        "offsets": None if layout.response_offsets is None else np.asarray(layout.response_offsets).tolist(),
+        "contrast": dict(layout.contrast),
+        "attention_layers": trace.attention_layers,
+        "blind_layers": trace.blind_layers,
+    }
+
+
+def _read_shard(path: Path, signals: Sequence[str], index: Mapping[str, Any]) -> Iterator[tuple[int, TracedExample]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = ["id", "number", "example", "layout", "prompt_ids", "response_ids", *(_PREFIX + name for name in signals)]
+    try:
+        table = pq.read_table(path, columns=names)
+        meta = json.loads(table.schema.metadata[b"groundscope"])
+    except (pa.ArrowInvalid, OSError, KeyError, TypeError, ValueError) as exc:
+        raise InputError(f"The shard {str(path)!r} is damaged: {exc}. Remove it and extract again.") from exc
+    if meta["fingerprint"] != index["settings"]["fingerprint"]:
+        raise MismatchError(f"The shard {str(path)!r} is of another model or template than the rest of its store.")
+    values = {name: table[_PREFIX + name].combine_chunks() for name in signals}
+    for row in range(table.num_rows):
+        record = json.loads(table["layout"][row].as_py())
+        example = Example.from_dict(json.loads(table["example"][row].as_py()))
+        offsets = record["offsets"]
+        layout = Layout(
+            prompt_ids=np.asarray(table["prompt_ids"][row].values, dtype=np.int64),
+            response_ids=np.asarray(table["response_ids"][row].values, dtype=np.int64),
+            passages=tuple((start, end) for start, end in record["passages"]),
+            header=(record["header"][0], record["header"][1]),
+            response=example.response,
+            response_offsets=None if offsets is None else np.asarray(offsets, dtype=np.int64).reshape(-1, 2),
+            passage_numbers=tuple(record["passage_numbers"]),
+            contrast=record["contrast"],
+        )
+        arrays = {}
+        for name, column in values.items():
+            flat = column[row].values.to_numpy(zero_copy_only=False).astype(np.float32)
+            shape = meta["shapes"][name]
+            tail = (-1,) if shape is None and flat.size else (0,) if shape is None else tuple(shape)
+            arrays[name] = flat.reshape(layout.response_length, *tail)
+        trace = Trace(
+            layout,
+            arrays,
+            meta["model"],
+            tuple(record["attention_layers"]),
+            record["blind_layers"],
+            meta["fingerprint"],
+        )
+        yield table["number"][row].as_py(), TracedExample(example, trace)
