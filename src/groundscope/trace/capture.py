@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -22,10 +23,12 @@ class PassCapture:
         lens: Geometry of the sequences whose residual stream is wanted.
         with_mids: Whether the residual before the feed-forward block is wanted too.
         batch_size: Sequences in the batch.
+        states: Geometry of the sequences of which single layers' states are wanted, and which layers.
 
     Attributes:
         outs: Per batch index, the layers' outputs at the predicting rows, (token, channel) each.
         mids: Per batch index, the residuals before the feed-forward blocks.
+        states: Per batch index and layer, the single layers' outputs at the same rows.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class PassCapture:
         lens: Sequence[RowGeometry],
         with_mids: bool,
         batch_size: int,
+        states: tuple[Sequence[RowGeometry], Sequence[int]] = ((), ()),
     ) -> None:
         self._anatomy = anatomy
         self._attention = attention
@@ -43,6 +47,8 @@ class PassCapture:
         self._batch_size = batch_size
         self.outs: dict[int, list[Tensor]] = {g.batch: [] for g in lens}
         self.mids: dict[int, list[Tensor]] = {g.batch: [] for g in lens}
+        self._state_rows, self._state_layers = states
+        self.states: dict[tuple[int, int], Tensor] = {}
         self._branch: Tensor | None = None
 
     def attention(self, call: AttentionCall) -> None:
@@ -58,6 +64,9 @@ class PassCapture:
             if self._lens:
                 for index, layer in enumerate(self._anatomy.layers):
                     self._watch_layer(stack, index, layer)
+            for index in self._state_layers:
+                watch = partial(self._on_state, index)
+                stack.callback(self._anatomy.layers[index].register_forward_hook(watch).remove)
             stack.enter_context(observing(self))
             yield
 
@@ -87,6 +96,12 @@ class PassCapture:
     def _on_branch(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         if current_observer() is self:
             self._branch = tensor_of(output)
+
+    def _on_state(self, layer: int, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        hidden = tensor_of(output)
+        if current_observer() is self and hidden is not None:
+            for g in self._state_rows:
+                self.states[g.batch, layer] = self._rows(hidden, g)
 
     def _on_out(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         hidden = tensor_of(output)

@@ -17,12 +17,13 @@ from groundscope.errors import (
     LayoutError,
     NonFiniteError,
     PrerequisiteError,
+    UnsupportedModelError,
     check_choice,
     check_count,
 )
 from groundscope.lm.layout import Ids, Layout
 from groundscope.trace.capture import PassCapture
-from groundscope.trace.signals import SIGNALS, check_signals, sources_of
+from groundscope.trace.signals import check_signals, layer_of, sources_of, spec_of
 from groundscope.trace.signals.attention import AttentionRows, RowGeometry, context_scores
 from groundscope.trace.signals.lens import lens_signals
 from groundscope.trace.signals.output import contrast_signals, output_signals
@@ -139,10 +140,15 @@ class _Engine:
         self._needs_model = sources != {"layout"}
         # The log probability under the random document needs no look at the passages.
         self._needs_own_pass = bool(sources - {"layout", "contrast"}) or "mmd" in signals
-        self._attention = frozenset(name for name in signals if SIGNALS[name].source == "attention")
-        self._lens = frozenset(name for name in signals if SIGNALS[name].source == "lens")
-        self._output = frozenset(name for name in signals if SIGNALS[name].source == "output")
-        self._contrast = frozenset(name for name in signals if SIGNALS[name].source == "contrast")
+        self._attention = frozenset(name for name in signals if spec_of(name).source == "attention")
+        self._lens = frozenset(name for name in signals if spec_of(name).source == "lens")
+        self._output = frozenset(name for name in signals if spec_of(name).source == "output")
+        self._contrast = frozenset(name for name in signals if spec_of(name).source == "contrast")
+        self._states = {name: layer for name in signals if (layer := layer_of(name)) is not None}
+        for name, layer in self._states.items():
+            if layer >= len(lm.anatomy.layers):
+                last = len(lm.anatomy.layers) - 1
+                raise UnsupportedModelError(f"{lm.name} has the layers 0 to {last}. Got {name!r}; choose one of these.")
         self._token_budget = _CPU_TOKENS if lm.device.type == "cpu" else _GPU_TOKENS
 
     def run(self, layouts: Sequence[Layout]) -> list[Trace | GroundscopeError]:
@@ -240,6 +246,7 @@ class _Engine:
             [g for _, g in own] if self._lens else [],
             "parametric_knowledge_score" in self._lens,
             len(batch),
+            ([g for _, g in own], tuple(self._states.values())),
         )
         device = self._lm.device
         inputs = {"input_ids": torch.from_numpy(ids).to(device)}
@@ -271,6 +278,8 @@ class _Engine:
                 mids = [mid.to(hidden.device) for mid in capture.mids.pop(g.batch)]
                 outs = [out.to(hidden.device) for out in capture.outs.pop(g.batch)]
                 entry.values |= lens_signals(unembedding, mids, outs, normed, targets, self._lens)
+            for name, layer in self._states.items():
+                entry.values[name] = capture.states.pop((g.batch, layer)).float()
             if self._output and unembedding is not None:
                 entry.values |= output_signals(unembedding, normed, targets, self._output)
 

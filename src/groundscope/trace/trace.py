@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from groundscope.errors import InputError, UnknownNameError
+from groundscope.errors import InputError
 from groundscope.lm.layout import Layout
-from groundscope.trace.signals import SIGNALS
+from groundscope.trace.signals import spec_of
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -39,12 +39,11 @@ class Trace(Mapping[str, FloatArray]):
     def __getitem__(self, name: str) -> FloatArray:
         if name in self.signals:
             return self.signals[name]
-        if name in SIGNALS:
-            raise InputError(
-                f"The signal {name!r} was not requested. This trace holds {', '.join(self.signals)}; "
-                f"add {name!r} to the signals of lm.trace."
-            )
-        raise UnknownNameError("signal", name, SIGNALS)
+        spec_of(name)
+        raise InputError(
+            f"The signal {name!r} was not requested. This trace holds {', '.join(self.signals)}; "
+            f"add {name!r} to the signals of lm.trace."
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.signals)

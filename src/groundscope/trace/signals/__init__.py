@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from groundscope.errors import InputError, UnknownNameError
 
-Axes = Literal["token", "token x layer", "token x layer x head", "token x passage"]
-Source = Literal["attention", "lens", "output", "contrast", "layout"]
+Axes = Literal["token", "token x layer", "token x layer x head", "token x passage", "token x channel"]
+Source = Literal["attention", "lens", "output", "contrast", "layout", "states"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class SignalSpec:
         name: Its name.
         axes: Its axes. ``layer`` counts the layers that have attention for attention signals.
         source: What must be read for it: attention, the residual stream, the output distribution,
-            the output distribution under a random document, or nothing but the layout.
+            the output distribution under a random document, nothing but the layout, or one layer's states.
         summary: What it measures.
         reference: Paper and equation.
     """
@@ -98,6 +99,35 @@ _SPECS = (
 )  # fmt: skip
 
 SIGNALS: dict[str, SignalSpec] = {spec.name: spec for spec in _SPECS}
+"""The signals that every model has. There is one more per layer: see :func:`hidden_state`."""
+
+_STATE = re.compile(r"hidden_state_(0|[1-9][0-9]{0,3})")
+
+
+def hidden_state(layer: int) -> str:
+    """Return the name of the residual stream after a layer, 0-based: axes token x channel, at the predicting row."""
+    return f"hidden_state_{layer}"
+
+
+def layer_of(name: str) -> int | None:
+    """Return the layer that a name from :func:`hidden_state` speaks of; ``None`` for any other name."""
+    match = _STATE.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def spec_of(name: str) -> SignalSpec:
+    """Return what is known about a signal.
+
+    Raises:
+        UnknownNameError: If there is none of that name.
+    """
+    if name in SIGNALS:
+        return SIGNALS[name]
+    layer = layer_of(name) if isinstance(name, str) else None
+    if layer is None:
+        raise UnknownNameError("signal", name, [*SIGNALS, "hidden_state_<layer>"])
+    summary = f"residual stream after layer {layer} (0-based), at the row that predicts the token"
+    return SignalSpec(name, "token x channel", "states", summary, "hidden-state probes")
 
 
 def check_signals(names: Iterable[str]) -> tuple[str, ...]:
@@ -119,11 +149,10 @@ def check_signals(names: Iterable[str]) -> tuple[str, ...]:
     if not requested:
         raise InputError("At least one signal must be requested. Got none.")
     for name in requested:
-        if name not in SIGNALS:
-            raise UnknownNameError("signal", name, SIGNALS)
+        spec_of(name)
     return requested
 
 
 def sources_of(names: Sequence[str]) -> frozenset[Source]:
     """Return what must be read for the named signals."""
-    return frozenset(SIGNALS[name].source for name in names)
+    return frozenset(spec_of(name).source for name in names)
