@@ -33,6 +33,7 @@ class Detector(ABC):
         needs_training: Whether it must be fitted before it scores.
         aggregation: How token scores become the response score, in words.
         window: Tokens over which span scores are averaged before spans are cut out of them.
+        costs_more: Whether it needs more than the planned passes: samples, questions or another model.
         documents: Random documents it compares with, where it compares at all.
         match_length: Whether these are to be about as long as the passages.
         neutral: Token and span score that speaks neither for nor against support; ``None`` if there is none.
@@ -45,6 +46,7 @@ class Detector(ABC):
     aggregation: ClassVar[str] = "mean over tokens"
     window: ClassVar[int] = 16
     neutral: ClassVar[float | None] = None
+    costs_more: ClassVar[bool] = False
     documents: int = 1
     match_length: bool = False
 

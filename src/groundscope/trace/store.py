@@ -7,6 +7,7 @@ float32. Shards appear whole or not at all; a run that was interrupted goes on w
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ _PREFIX = "signal:"
 # Values in one shard: small enough to be in memory twice, large enough to compress and to read fast.
 _SHARD_VALUES = 32_000_000
 _SHARD_EXAMPLES = 256
+# What a run that is killed may lose.
+_SHARD_SECONDS = 300.0
 
 
 class TraceStore:
@@ -106,6 +109,7 @@ class TraceWriter:
         self.settings = json.loads(json.dumps(settings))
         self._rows: list[tuple[int, TracedExample]] = []
         self._values = 0
+        self._last = time.monotonic()
         self.finished: set[str] = set()
         check_store_place(self.folder)
         try:
@@ -139,7 +143,8 @@ class TraceWriter:
         """
         self._rows.append((number, item))
         self._values += sum(array.size for array in item.trace.signals.values())
-        if self._values >= _SHARD_VALUES or len(self._rows) >= _SHARD_EXAMPLES:
+        full = self._values >= _SHARD_VALUES or len(self._rows) >= _SHARD_EXAMPLES
+        if full or time.monotonic() - self._last > _SHARD_SECONDS:
             self.flush()
 
     def flush(self) -> None:
@@ -155,7 +160,7 @@ class TraceWriter:
                 f"{str(path)!r} cannot be written: {exc.strerror or exc}. Shards before it are whole; make room and "
                 "run the same command again."
             ) from exc
-        self._rows, self._values = [], 0
+        self._rows, self._values, self._last = [], 0, time.monotonic()
 
     def finish(self, unread: Sequence[Mapping[str, Any]]) -> None:
         """Write the last shard and mark the store as whole.

@@ -1,0 +1,170 @@
+"""Labelled data from a file of records or a trace store, ready to learn from or to be measured on."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from groundscope.data.jsonl import BadRecord, read_records
+from groundscope.detectors.base import Detector
+from groundscope.errors import InputError
+from groundscope.example import Example
+from groundscope.trace.traced import TracedExample
+
+if TYPE_CHECKING:
+    from groundscope.reading import Reader, Unread
+
+# As in scoring a file: random documents come from the contexts of the first so many records.
+OTHERS = 256
+_log = logging.getLogger(__name__)
+Progress = Callable[[Iterable[Example], int], Iterable[Example]]
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How a model is loaded and reads; plain values, so that they can be compared and written down.
+
+    Attributes:
+        model: Embedded name, hub id, folder or GGUF file; ``None`` for the default.
+        device: Where it runs; ``None`` for the best there is.
+        dtype: Type of its weights; ``None`` for the default of the device.
+        template: File of the prompt template, if not the built-in one.
+        batch_size: Examples read at once.
+        seed: Decides which random documents are drawn.
+    """
+
+    model: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    template: Path | None = None
+    batch_size: int = 8
+    seed: int = 0
+
+    def reader(self, detectors: Sequence[Detector], signals: Sequence[str] = ()) -> Reader:
+        """Load the model; this is where torch is imported."""
+        from transformers.utils import logging
+
+        from groundscope.lm.catalog import is_embedded
+        from groundscope.lm.language_model import LanguageModel
+        from groundscope.lm.template import PromptTemplate
+        from groundscope.reading import Reader
+        from groundscope.scope import DEFAULT_MODEL
+
+        model = self.model or DEFAULT_MODEL
+        if is_embedded(model) or Path(model).exists():
+            logging.disable_progress_bar()  # for local files it only flashes by; for downloads it is wanted
+        return Reader(
+            LanguageModel.from_pretrained(model, dtype=self.dtype, device=self.device),
+            detectors,
+            signals=signals,
+            template=None if self.template is None else PromptTemplate.from_file(self.template),
+            batch_size=self.batch_size,
+            seed=self.seed,
+            fingerprint=True,
+        )
+
+
+@dataclass
+class OpenedData:
+    """Traced examples, and what did not become one.
+
+    Attributes:
+        traced: The examples.
+        unread: Examples without a trace: refusals, empty or too long ones, failures.
+        bad: Lines that hold no record.
+    """
+
+    traced: list[TracedExample] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    bad: list[BadRecord] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = [f"{len(self.traced)} examples read"]
+        parts += [f"{count} {name}" for name, count in sorted(Counter(item.outcome for item in self.unread).items())]
+        if self.bad:
+            parts.append(f"{len(self.bad)} lines not readable (the first: {self.bad[0].line}, {self.bad[0].error})")
+        return ", ".join(parts)
+
+
+def open_data(
+    source: str | Path,
+    detectors: Sequence[Detector],
+    options: ReadingOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    limit: int | None = None,
+) -> OpenedData:
+    """Return the traced examples of a trace store, or let a model read a file of records.
+
+    Args:
+        source: A trace store or a JSON Lines file.
+        detectors: Whose signals are needed.
+        options: How a file is read; a store was read already.
+        progress: Wraps the examples of a file, told their number, to show how far it is.
+        limit: Only the first so many records.
+
+    Raises:
+        InputError: If there is nothing to read, or a store lacks a signal or was read by another model.
+    """
+    from groundscope.reading import Unread
+    from groundscope.trace.store import TraceStore, is_store
+
+    signals = wanted_signals(detectors)
+    if is_store(source):
+        store = TraceStore(source)
+        if options is not None and options.model not in (None, store.fingerprint["model"]):
+            raise InputError(
+                f"The trace store {str(source)!r} was read by {store.fingerprint['model']!r}, not by "
+                f"{options.model!r}. Leave --model out, or extract again."
+            )
+        unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in store.unread]
+        return OpenedData(store.read(signals)[:limit], unread)
+    opened = OpenedData()
+    examples = list(labelled(records(source, opened.bad, limit)))
+    reader = (options or ReadingOptions()).reader(detectors)
+    for result in reader.read_many(progress(examples, len(examples)) if progress else examples, examples[:OTHERS]):
+        if isinstance(result, TracedExample):
+            opened.traced.append(result)
+        else:
+            opened.unread.append(result)
+    return opened
+
+
+def wanted_signals(detectors: Sequence[Detector]) -> list[str]:
+    """Return the names of all signals that detectors read or gather, once each."""
+    names: list[str] = []
+    for detector in detectors:
+        names += [*detector.signals, *detector.own_signals]
+    return list(dict.fromkeys(names))
+
+
+def records(source: str | Path, bad: list[BadRecord], limit: int | None = None) -> Iterator[Example]:
+    """Yield the examples of a file; lines that hold none are added to ``bad``."""
+    for record in itertools.islice(read_records(source), limit):
+        if isinstance(record, BadRecord):
+            bad.append(record)
+            _log.warning("%s, line %d: %s", source, record.line, record.error)
+        else:
+            yield record
+
+
+def labelled(examples: Iterable[Example]) -> Iterator[Example]:
+    """Yield examples that somebody labelled; say how many were left out."""
+    without = 0
+    for example in examples:
+        if example.labels is None and example.hallucinated is None:
+            without += 1
+            continue
+        yield example
+    if without:
+        _log.warning("%d records have no labels and were left out.", without)
+
+
+def settings_of(options: ReadingOptions, **more: Any) -> dict[str, Any]:
+    """Return reading options as plain JSON values, without what does not change results."""
+    return {"dtype": options.dtype, "seed": options.seed, **more}

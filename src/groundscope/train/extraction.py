@@ -1,0 +1,105 @@
+"""One run that lets a model read a file of records into a trace store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tqdm import tqdm
+
+from groundscope._version import __version__
+from groundscope.data.jsonl import BadRecord, file_sha256
+from groundscope.detectors.base import Detector
+from groundscope.errors import InputError
+from groundscope.example import Example
+from groundscope.reading import Unread
+from groundscope.trace.store import TraceStore, TraceWriter
+from groundscope.trace.traced import TracedExample
+from groundscope.train.data import OTHERS, ReadingOptions, records, settings_of
+
+
+@dataclass
+class Extraction:
+    """Reads a file into a store; what is in the store already is not read again.
+
+    Attributes:
+        data: The records.
+        output: The store.
+        detectors: Whose signals are kept.
+        signals: Further signals.
+        options: How the model is loaded and reads.
+        limit: Only the first so many records.
+        overwrite: Whether to discard what is there.
+        bad: Lines that hold no record.
+        unread: Examples without a trace.
+        written: Examples in the store.
+    """
+
+    data: Path
+    output: Path
+    detectors: Sequence[Detector]
+    signals: tuple[str, ...] = ()
+    options: ReadingOptions = field(default_factory=ReadingOptions)
+    limit: int | None = None
+    overwrite: bool = False
+    bad: list[BadRecord] = field(default_factory=list, init=False)
+    unread: list[Unread] = field(default_factory=list, init=False)
+    written: int = field(default=0, init=False)
+
+    def execute(self, show_progress: bool = False) -> None:
+        """Read what is missing.
+
+        Raises:
+            InputError: If the file holds no record, or the folder holds something else.
+        """
+        examples = list(records(self.data, self.bad, self.limit))
+        if not examples:
+            raise InputError(f"{str(self.data)!r} holds no usable records.")
+        reader = self.options.reader(self.detectors, self.signals)
+        settings = settings_of(
+            self.options,
+            version=__version__,
+            fingerprint=reader.fingerprint,
+            signals=list(reader.signals),
+            detectors=[repr(detector) for detector in self.detectors if detector.own_signals],
+            documents=reader.documents,
+            input_sha256=file_sha256(self.data),
+            limit=self.limit,
+        )
+        writer = TraceWriter(self.output, settings, overwrite=self.overwrite)
+        places = {example.id: number for number, example in enumerate(examples)}
+        todo = [example for example in examples if example.id not in writer.finished]
+        done = len(examples) - len(todo)
+        with tqdm(total=len(examples), initial=done, disable=not show_progress, unit="record") as bar:
+
+            def shown() -> Iterator[Example]:
+                for example in todo:
+                    yield example
+                    bar.update()
+
+            try:
+                for result in reader.read_many(shown(), examples[:OTHERS]):
+                    if isinstance(result, TracedExample):
+                        writer.write(places[result.example.id], result)
+                    else:
+                        self.unread.append(result)
+            except BaseException:
+                writer.flush()
+                raise
+        writer.finish([asdict(item) for item in self.unread])
+        self.written = len(TraceStore(self.output))
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether a line or a record could not be read; what claims nothing counts as read."""
+        return bool(self.bad) or any(item.outcome in ("too_long", "failed") for item in self.unread)
+
+    def __str__(self) -> str:
+        parts = [f"{self.written} traces in {str(self.output)!r}"]
+        parts += [f"{count} {name}" for name, count in sorted(Counter(item.outcome for item in self.unread).items())]
+        if self.bad:
+            lines = ", ".join(str(record.line) for record in self.bad[:20])
+            parts.append(f"{len(self.bad)} not readable (line {lines})")
+        return ", ".join(parts)
