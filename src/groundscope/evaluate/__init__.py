@@ -1,0 +1,1 @@
+"""Measuring detectors: splits by source, thresholds from other data, intervals, controls, validation."""
