@@ -61,8 +61,8 @@ def read_records(path: str | Path, name: str | None = None) -> Iterator[Example 
     """
     seen: dict[str, int] = {}
     checked = False
-    with _open(path) as stream:
-        for number, raw in _numbered_lines(stream):
+    with open_data(path) as stream:
+        for number, raw in numbered_lines(stream):
             if isinstance(raw, BadRecord):
                 yield raw
                 return
@@ -89,8 +89,8 @@ def count_lines(path: str | Path) -> int:
     Raises:
         InputError: If the file cannot be read.
     """
-    with _open(path) as stream:
-        return sum(1 for _ in _numbered_lines(stream))
+    with open_data(path) as stream:
+        return sum(1 for _ in numbered_lines(stream))
 
 
 def file_sha256(path: str | Path) -> str:
@@ -103,7 +103,12 @@ def file_sha256(path: str | Path) -> str:
 
 
 @contextlib.contextmanager
-def _open(path: str | Path) -> Iterator[BinaryIO]:
+def open_data(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file, or standard input for ``-``, as bytes; gzip is unpacked.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
     with contextlib.ExitStack() as stack:
         if str(path) == STDIN:
             source = cast(io.BufferedReader, sys.stdin.buffer)
@@ -118,7 +123,7 @@ def _open(path: str | Path) -> Iterator[BinaryIO]:
             yield source
 
 
-def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | BadRecord]]:
+def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | BadRecord]]:
     """Yield (line number, content) of lines that are not blank; damaged compression ends the file."""
     number = 0
     try:
@@ -148,17 +153,24 @@ def _refuse_json_document(path: str, first: bytes) -> None:
         )
 
 
-def _parse(number: int, raw: bytes) -> Example | BadRecord:
+def parse_line(number: int, raw: bytes) -> Any | BadRecord:
+    """Return the JSON value on a line, or a BadRecord that says why there is none."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as exc:
         return BadRecord(number, f"Not valid UTF-8: {exc.reason} at byte {exc.start} of the line.")
     try:
-        record = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as exc:
         return BadRecord(number, f"Not valid JSON: {exc.msg} at column {exc.colno}.")
     except (ValueError, RecursionError) as exc:
         return BadRecord(number, f"Not usable JSON: {exc}.")
+
+
+def _parse(number: int, raw: bytes) -> Example | BadRecord:
+    record = parse_line(number, raw)
+    if isinstance(record, BadRecord):
+        return record
     try:
         example = Example.from_dict(record)
         if example.id is None:
@@ -166,10 +178,11 @@ def _parse(number: int, raw: bytes) -> Example | BadRecord:
         check_text("id", example.id)
         return example
     except InputError as exc:
-        return BadRecord(number, str(exc), _readable_id(record))
+        return BadRecord(number, str(exc), readable_id(record))
 
 
-def _readable_id(record: object) -> str | None:
+def readable_id(record: object) -> str | None:
+    """Return the identifier of a record that may be anything, as text that can be written."""
     if isinstance(record, dict) and isinstance(record.get("id"), str | int):
         return str(record["id"]).encode("utf-8", "replace").decode()
     return None
