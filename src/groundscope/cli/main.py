@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from groundscope._version import __version__
-from groundscope.cli import detectors, doctor, extract, models, score
+from groundscope.cli import detectors, doctor, extract, models, score, train
 from groundscope.cli.console import (
     EXIT_CLOSED_PIPE,
     EXIT_FAULT,
@@ -101,6 +101,7 @@ def _root(
 
 app.command("score", epilog=score.EPILOG)(score.score)
 app.command("extract")(extract.extract)
+app.command("train")(train.train)
 app.command("detectors")(detectors.detectors)
 app.command("doctor")(doctor.doctor)
 app.add_typer(models.app, name="models")

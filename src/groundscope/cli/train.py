@@ -1,0 +1,137 @@
+"""``groundscope train``: labelled data in, a saved detector with its model card out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from groundscope.cli.console import note
+from groundscope.cli.extract import Dtype
+
+if TYPE_CHECKING:
+    from groundscope.example import Example
+    from groundscope.train.fitting import Training
+
+
+def train(
+    detector: Annotated[str, typer.Argument(help="A method that learns; see 'groundscope detectors'.")],
+    data: Annotated[
+        list[Path], typer.Option("--train", metavar="DATA", help="JSON Lines or a trace store; repeat for more.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the detector goes.")],
+    dev: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DATA", help="Examples to choose on; without it a part of --train is held back."),
+    ] = None,
+    test: Annotated[
+        list[Path] | None, typer.Option(metavar="DATA", help="Examples to measure on only; for the model card.")
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter of the method; repeat for more."),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="What the threshold is for: f1, precision:P (at least) or fpr:Q (at most).")
+    ] = "f1",
+    model: Annotated[str | None, typer.Option(help="The model that reads, for JSON Lines.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
+    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = "auto",
+    template: Annotated[
+        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples read at once.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Of random documents and of what is held back.")] = 0,
+    format: Annotated[Literal["text", "json"], typer.Option(help="How to print the figures.")] = "text",  # noqa: A002
+) -> None:
+    """Train a detector and save it with its thresholds and a model card.
+
+    A source never stands on two sides of a split. Exit codes: 0 done, 2 wrong use or data that cannot be learnt
+    from.
+    """
+    from groundscope.detectors.registry import from_name
+    from groundscope.detectors.saving import check_folder, save_detector
+    from groundscope.errors import InputError
+    from groundscope.evaluate.thresholds import Objective
+    from groundscope.train.card import model_card
+    from groundscope.train.data import ReadingOptions, open_data
+    from groundscope.train.fitting import train_detector
+
+    goal = Objective.parse(objective)
+    made: Any = from_name(detector, **parameters(param or []))
+    if not made.needs_training:
+        raise InputError(f"The detector {detector!r} does not learn; use it as it is.")
+    check_folder(output)
+    options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
+
+    def opened(paths: list[Path] | None, what: str) -> list[Any]:
+        found = []
+        for path in paths or []:
+            result = open_data(path, [made], options, progress=progress)
+            note(f"{what}: {path}: {result}")
+            found += result.traced
+        return found
+
+    train_set, dev_set, test_set = opened(data, "train"), opened(dev, "dev"), opened(test, "test")
+    training = train_detector(made, train_set, dev_set or None, test_set or None, objective=goal, seed=seed)
+    card = model_card(training, [*train_set, *dev_set], [path.name for path in [*data, *(dev or [])]])
+    save_detector(made, output, card)
+    _show(training, output, format)
+
+
+def parameters(given: list[str]) -> dict[str, Any]:
+    """Read ``NAME=VALUE``; a value is JSON where it can be read as such, else text.
+
+    Raises:
+        InputError: If one has no name.
+    """
+    from groundscope.errors import InputError
+
+    found: dict[str, Any] = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not name or not equals:
+            raise InputError(f"A parameter must be given as NAME=VALUE. Got {item!r} instead.")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def progress(examples: Iterable[Example], total: int) -> Iterator[Example]:
+    """Show on a terminal how far the reading is."""
+    from tqdm import tqdm
+
+    yield from tqdm(examples, total=total, disable=not sys.stderr.isatty(), unit="record", file=sys.stderr)
+
+
+def _show(training: Training, output: Path, form: str) -> None:
+    from groundscope.train.card import interval
+    from groundscope.train.fitting import beaten_by
+
+    if form == "json":
+        record = {
+            "detector": training.detector.name,
+            "folder": str(output),
+            "objective": str(training.objective),
+            "threshold": asdict(training.detector.threshold_) if training.detector.threshold_ else None,
+            "train": asdict(training.train),
+            "dev": asdict(training.dev),
+            "test": None if training.test is None else asdict(training.test),
+            "measured_on": training.measured_on,
+            "figures": [asdict(row) for row in training.figures],
+        }
+        print(json.dumps(record, ensure_ascii=False, indent=2))
+        return
+    print(f"{training.detector.name}: learnt from {training.train}; chose on {training.dev}.")
+    for row in training.figures:
+        print(f"  {training.measured_on} {row.level:9} {row.name:16} AUROC {interval(row.auroc)}")
+    for warning in beaten_by(training.figures, training.detector.name):
+        print(warning)
+    print(f"Saved in {output}; README.md there is its model card.")

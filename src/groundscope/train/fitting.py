@@ -1,0 +1,209 @@
+"""Fit a detector, draw its lines on examples it did not learn from, and measure it beside the controls."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from groundscope.detectors.learned import LearnedDetector, check_disjoint, check_traced
+from groundscope.errors import InputError
+from groundscope.evaluate.bootstrap import Estimate, Resampler
+from groundscope.evaluate.controls import controls
+from groundscope.evaluate.metrics import auprc, auroc, count
+from groundscope.evaluate.scoring import Candidate, DetectorCandidate, score_all, score_example
+from groundscope.evaluate.splits import carve, sources
+from groundscope.evaluate.thresholds import Objective
+from groundscope.evaluate.units import Truth, choose_lines
+from groundscope.learn.labels import response_label
+from groundscope.trace.traced import Traced
+from groundscope.verdict import Threshold
+
+LEVELS = ("response", "window", "token")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of something there is."""
+
+    examples: int
+    hallucinated: int
+    sources: int
+
+    @classmethod
+    def of(cls, data: Traced) -> Size:
+        """Count examples."""
+        labels = [response_label(item.example) for item in data]
+        return cls(len(data), sum(labels), len(set(sources(data))))
+
+    def __str__(self) -> str:
+        return f"{self.examples} examples ({self.hallucinated} hallucinated) from {self.sources} sources"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured of one row at one level.
+
+    Attributes:
+        name: Of the detector or control.
+        level: ``response``, ``window`` or ``token``.
+        units: How many.
+        positives: How many of them hallucinated.
+        auroc: With its interval, clustered by source.
+        auprc: Likewise.
+        precision: At the detector's threshold; ``None`` for controls and levels without one.
+        recall: Likewise.
+        f1: Likewise.
+    """
+
+    name: str
+    level: str
+    units: int
+    positives: int
+    auroc: Estimate
+    auprc: Estimate
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """A fitted detector and how it came about.
+
+    Attributes:
+        detector: Fitted, with its threshold.
+        objective: What the threshold was to achieve.
+        train: What it learnt from.
+        dev: What its choices were made on.
+        test: What it was measured on besides, if anything.
+        unmet: Levels at which no threshold met the objective.
+        figures: Measured on ``measured_on``.
+        measured_on: ``test``, or ``dev`` where there is no test: then choices were made on the same examples.
+    """
+
+    detector: LearnedDetector
+    objective: Objective
+    train: Size
+    dev: Size
+    test: Size | None
+    unmet: tuple[str, ...]
+    figures: tuple[Figures, ...]
+    measured_on: str
+
+
+def train_detector(
+    detector: LearnedDetector,
+    data: Traced,
+    dev: Traced | None = None,
+    test: Traced | None = None,
+    *,
+    objective: Objective | str = "f1",
+    dev_share: float = 0.2,
+    seed: int = 0,
+) -> Training:
+    """Fit a detector and choose its thresholds.
+
+    Args:
+        detector: What is to learn; its parameters are its own.
+        data: Labelled examples to learn from.
+        dev: Others, from other sources, to choose on; without them a part of ``data`` is held back by source.
+        test: Others still, to measure on only.
+        objective: ``f1``, ``precision:P`` or ``fpr:Q``; see :class:`groundscope.evaluate.thresholds.Objective`.
+        dev_share: Share held back where there is no ``dev``.
+        seed: Of that draw.
+
+    Raises:
+        InputError: If labels are missing, too coarse or of one class, or sets share a source.
+    """
+    if not isinstance(detector, LearnedDetector):
+        raise InputError(f"The detector {getattr(detector, 'name', detector)!r} does not learn; use it as it is.")
+    goal = Objective.parse(objective) if isinstance(objective, str) else objective
+    train: Traced = check_traced(detector, data)
+    if dev is None:
+        labels = np.array([response_label(item.example) for item in train])
+        large, small = carve(labels, np.array(sources(train)), np.arange(len(train)), dev_share, seed)
+        train, dev = [train[i] for i in large], [train[i] for i in small]
+    for held in () if test is None else (train, dev):
+        check_disjoint(held, test or ())
+    detector.fit(train, dev)
+    unmet = _draw_lines(detector, dev, goal)
+    measured = dev if test is None else test
+    return Training(
+        detector=detector,
+        objective=goal,
+        train=Size.of(train),
+        dev=Size.of(dev),
+        test=None if test is None else Size.of(test),
+        unmet=unmet,
+        figures=tuple(measure(detector, measured, train, dev)),
+        measured_on="dev" if test is None else "test",
+    )
+
+
+def _draw_lines(detector: LearnedDetector, dev: Traced, objective: Objective) -> tuple[str, ...]:
+    """Set the detector's threshold; returns the levels at which the objective was not met."""
+    scores = [score_example(detector, item) for item in dev]
+    lines = choose_lines(Truth(dev), scores, np.arange(len(dev)), objective)
+    if lines.response is None:  # both classes are there: fit looked
+        raise InputError("No threshold can be chosen: the examples held back are of one class.")
+    span = lines.span
+    if span is None:
+        span = lines.response if detector.neutral is None else detector.neutral
+    detector.threshold_ = Threshold(
+        lines.response, span, f"chosen on {len(dev)} held-out examples for the objective {objective}"
+    )
+    unmet = tuple(level for level in lines.unmet if level in ("response", "span"))
+    for level in unmet:
+        _log.warning("No %s threshold meets the objective %s on the held-out examples.", level, objective)
+    return unmet
+
+
+def measure(detector: LearnedDetector, data: Traced, train: Traced, dev: Traced) -> list[Figures]:
+    """Measure a fitted detector and the controls on the same units, best first at each level."""
+    truth, resampler = Truth(data), Resampler(sources(data))
+    found = []
+    rows: list[Candidate] = [DetectorCandidate(detector.name, detector), *controls(data)]
+    for candidate in rows:
+        scored = score_all(candidate.fitted(train, dev), data)
+        for level in LEVELS:
+            places = [int(i) for i in truth.fit_for(level) if scored.items[int(i)] is not None]
+            units = [(i, truth.labels(level, i), truth.unit_scores(level, i, scored.items[i])) for i in places]  # type: ignore[arg-type]
+            if not units:
+                continue
+            labels = np.concatenate([part for _, part, _ in units])
+            values = np.concatenate([part for _, _, part in units])
+            if not 0 < labels.sum() < len(labels):
+                continue
+            codes = np.concatenate([np.full(len(part), resampler.codes[i]) for i, part, _ in units])
+            roc, pr = resampler.ranking(codes, labels, values)
+            line = detector.threshold_ if level == "response" and candidate is rows[0] else None
+            counts = None if line is None else count(labels, values >= line.response)
+            found.append(
+                Figures(
+                    candidate.name,
+                    level,
+                    len(labels),
+                    int(labels.sum()),
+                    resampler.estimate(auroc(labels, values), roc),
+                    resampler.estimate(auprc(labels, values), pr),
+                    None if counts is None else counts.precision,
+                    None if counts is None else counts.recall,
+                    None if counts is None else counts.f1,
+                )
+            )
+    return sorted(found, key=lambda row: (LEVELS.index(row.level), -(row.auroc.value or 0.0)))
+
+
+def beaten_by(figures: Sequence[Figures], name: str) -> list[str]:
+    """Return sentences about controls that do as well as the detector."""
+    own = {row.level: row.auroc.value for row in figures if row.name == name}
+    return [
+        f"At {row.level} level the control '{row.name}' reaches an AUROC of {row.auroc.value:.3f}, "
+        f"this detector {own[row.level]:.3f}: it has not shown more than the control."
+        for row in figures
+        if row.name != name and row.auroc.value is not None and row.auroc.value >= (own.get(row.level) or 1.0)
+    ]
