@@ -1,0 +1,139 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import groundscope as gs
+from groundscope.detectors.registry import from_name
+from groundscope.errors import InputError, MismatchError
+from groundscope.reading import Reader
+from groundscope.trace import store as module
+from groundscope.trace.signals import SIGNALS
+from groundscope.trace.store import TraceStore, TraceWriter, shards
+
+TEXTS = [
+    ("When?", ("The tower was completed in 1889.",), "It was completed in 1887."),
+    ("Who?", ("Bees make honey.", "Rivers flow north."), "Bees make honey and 東京は🎉."),
+    ("", ("It stands in Paris.", "It is tall.", "It is old."), "Paris"),
+]
+
+
+@pytest.fixture(scope="module")
+def traced(tiny):
+    signals = [name for name in SIGNALS if SIGNALS[name].source != "chunk"]
+    reader = Reader(tiny, [from_name("lumina")], signals=signals, fingerprint=True)
+    examples = [
+        gs.Example(*texts, id=f"r{i}", labels=(gs.Label(0, 2, "x"),), source_id=f"s{i}", extra={"note": {"a": [1]}})
+        for i, texts in enumerate(TEXTS)
+    ]
+    return list(reader.read_many(examples, examples))
+
+
+def _settings(traced, **more):
+    return {"fingerprint": dict(traced[0].trace.fingerprint), **more}
+
+
+def _write(folder, traced, **options):
+    writer = TraceWriter(folder, _settings(traced), **options)
+    for number, item in enumerate(traced):
+        if item.example.id not in writer.finished:
+            writer.write(number, item)
+    writer.finish([{"outcome": "no_answer", "message": "m", "id": "r9"}])
+    return TraceStore(folder)
+
+
+def test_everything_comes_back(tmp_path, traced):
+    got = _write(tmp_path / "s", traced)
+    assert len(got) == 3 and set(got.signals) == set(traced[0].trace)
+    assert got.fingerprint == json.loads(json.dumps(traced[0].trace.fingerprint))
+    assert got.unread[0]["id"] == "r9"
+    for before, after in zip(traced, got.read(), strict=True):
+        assert after.example == before.example and after.group == before.group
+        one, other = before.trace.layout, after.trace.layout
+        np.testing.assert_array_equal(one.prompt_ids, other.prompt_ids)
+        np.testing.assert_array_equal(one.response_ids, other.response_ids)
+        np.testing.assert_array_equal(one.response_offsets, other.response_offsets)
+        assert (one.passages, one.header, one.passage_numbers) == (other.passages, other.header, other.passage_numbers)
+        assert dict(one.contrast) == dict(other.contrast)
+        assert after.trace.attention_layers == before.trace.attention_layers
+        for name, values in before.trace.items():
+            half = SIGNALS[name].axes == "token x layer x head"
+            assert after.trace[name].dtype == np.float32 and after.trace[name].shape == values.shape
+            tolerance = 1e-3 if half else 0
+            np.testing.assert_allclose(after.trace[name], values, rtol=tolerance, atol=tolerance / 100, err_msg=name)
+
+
+def test_only_what_is_asked_for_is_loaded(tmp_path, traced):
+    got = _write(tmp_path / "s", traced).read(["mmd"])
+    assert [list(item.trace) for item in got] == [["mmd"]] * 3
+    with pytest.raises(InputError, match="lacks the signals hidden_state_3"):
+        TraceStore(tmp_path / "s").read(["hidden_state_3"])
+
+
+def test_an_interrupted_run_goes_on(tmp_path, traced):
+    folder = tmp_path / "s"
+    writer = TraceWriter(folder, _settings(traced))
+    writer.write(2, traced[2])
+    writer.flush()
+    with pytest.raises(InputError, match="not finished"):
+        TraceStore(folder)
+    assert TraceWriter(folder, _settings(traced)).finished == {"r2"}
+    assert [item.example.id for item in _write(folder, traced).read()] == ["r0", "r1", "r2"]
+
+
+def test_a_crash_while_writing_leaves_no_shard(tmp_path, traced, monkeypatch):
+    writer = TraceWriter(tmp_path / "s", _settings(traced))
+    monkeypatch.setattr(module.json, "dumps", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        writer.write(0, traced[0])
+        writer.flush()
+    assert shards(tmp_path / "s") == [] and not list((tmp_path / "s").glob("*.tmp"))
+
+
+def test_other_settings_are_refused(tmp_path, traced):
+    _write(tmp_path / "s", traced)
+    with pytest.raises(MismatchError, match="seed"):
+        TraceWriter(tmp_path / "s", _settings(traced, seed=3))
+    other = _settings(traced) | {"fingerprint": {**traced[0].trace.fingerprint, "weights": "x"}}
+    with pytest.raises(MismatchError, match="fingerprint"):
+        TraceWriter(tmp_path / "s", other)
+    TraceWriter(tmp_path / "s", other, overwrite=True)
+    assert shards(tmp_path / "s") == []
+
+
+def test_a_shard_of_another_model_is_refused(tmp_path, traced):
+    _write(tmp_path / "a", traced)
+    foreign = [
+        replace(item, trace=replace(item.trace, fingerprint={**item.trace.fingerprint, "weights": "x"}))
+        for item in traced
+    ]
+    _write(tmp_path / "b", foreign)
+    shards(tmp_path / "b")[0].rename(tmp_path / "a" / "part-00001.parquet")
+    with pytest.raises(MismatchError, match="another model"):
+        TraceStore(tmp_path / "a").read()
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage"])
+def test_a_damaged_shard_is_named(tmp_path, traced, damage):
+    _write(tmp_path / "s", traced)
+    path = shards(tmp_path / "s")[0]
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2] if damage == "cut" else b"PAR1" + b"\0" * 500)
+    with pytest.raises(InputError, match=r"part-00000\.parquet.*damaged"):
+        TraceStore(tmp_path / "s").read()
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"format": 99}'])
+def test_what_is_no_store_is_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / "store.json").write_text(content)
+    with pytest.raises(InputError, match="no trace store"):
+        TraceStore(tmp_path)
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path, traced):
+    (tmp_path / "thesis.tex").write_text("years")
+    with pytest.raises(InputError, match="no trace store"):
+        TraceWriter(tmp_path, _settings(traced), overwrite=True)
+    assert (tmp_path / "thesis.tex").read_text() == "years"
