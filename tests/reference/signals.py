@@ -104,6 +104,41 @@ def external_context_score(row: Array, passage: list[int], states: Array, query:
     return score, float((border - row[left[0]]) / border) if border > 0 else 0.0
 
 
+def chunk_context_score(
+    weights: Array,
+    own_rows: Sequence[int],
+    passage_chunks: Sequence[tuple[int, int]],
+    similarity: Sequence[float],
+) -> tuple[float, float]:
+    """Similarity of a response chunk to the passage chunk that one head looks at most; arXiv 2410.11414, 4.2.
+
+    Args:
+        weights: (row, key) weights of one head.
+        own_rows: Positions of the response chunk's tokens.
+        passage_chunks: Token ranges.
+        similarity: Of the response chunk to each of them.
+
+    Returns:
+        The similarity, and by how much the most attended chunk leads, relative to its mean weight.
+    """
+    if not passage_chunks:
+        return 0.0, np.inf
+    looks = [
+        np.mean([weights[row, key] for row in own_rows for key in range(start, end)]) for start, end in passage_chunks
+    ]
+    winner = int(np.argmax(looks))
+    others = [look for index, look in enumerate(looks) if index != winner]
+    # Where nothing can be seen of any of them the first one counts, for the fast path too.
+    gap = np.inf if not others or looks[winner] == 0 else (looks[winner] - max(others)) / looks[winner]
+    return float(similarity[winner]), float(gap)
+
+
+def cosine_of_means(states: Array, one: tuple[int, int], other: tuple[int, int]) -> float:
+    """Cosine of the mean states of two stretches."""
+    a, b = states[slice(*one)].mean(axis=0), states[slice(*other)].mean(axis=0)
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
 def information_processing_rate(lens: Sequence[Array]) -> float:
     """Depth-weighted share of the final choice not yet made, over certainty; arXiv 2509.21875 Eq. 8.
 
@@ -128,3 +163,32 @@ def unit_rows(embeddings: Array) -> Array:
 def mmd(p: Array, q: Array, unit_embeddings: Array) -> float:
     """½‖(P − Q)Ê‖² with unit-norm rows Ê: squared maximum mean discrepancy under the kernel ½(1 + cos)."""
     return float(0.5 * np.sum(((p - q) @ unit_embeddings) ** 2))
+
+
+def kernel_mmd(p: Array, q: Array, kernel: Array) -> float:
+    """ΣΣ P P k + ΣΣ Q Q k − 2 ΣΣ P Q k over every pair of words, from a (word, word) kernel; arXiv 2509.21875 Eq. 4."""
+    total = 0.0
+    for u in range(len(p)):
+        for v in range(len(p)):
+            total += (p[u] * p[v] + q[u] * q[v] - 2 * p[u] * q[v]) * kernel[u, v]
+    return float(total)
+
+
+def cosine_kernel(embeddings: Array) -> Array:
+    """½(1 + cos) of every pair."""
+    unit = unit_rows(embeddings)
+    return (1 + unit @ unit.T) / 2
+
+
+def rbf_kernel(embeddings: Array, sigma: float) -> Array:
+    """exp(−‖·‖²/2σ²) of every pair, on embeddings as they are."""
+    between = embeddings[:, None] - embeddings[None]
+    return np.exp(-(between**2).sum(axis=-1) / (2 * sigma**2))
+
+
+def likeliest(p: Array, k: int) -> Array:
+    """The k largest probabilities where they stand, 0 elsewhere."""
+    kept = np.zeros_like(p)
+    chosen = np.argsort(-p)[:k]
+    kept[chosen] = p[chosen]
+    return kept

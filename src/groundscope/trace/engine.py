@@ -25,6 +25,8 @@ from groundscope.lm.layout import Ids, Layout
 from groundscope.trace.capture import PassCapture
 from groundscope.trace.signals import check_signals, layer_of, sources_of, spec_of
 from groundscope.trace.signals.attention import AttentionRows, RowGeometry, context_scores
+from groundscope.trace.signals.chunks import chunk_numbers, chunk_scores, chunks_of, similarity_of
+from groundscope.trace.signals.forms import mmd_form
 from groundscope.trace.signals.lens import lens_signals
 from groundscope.trace.signals.output import contrast_signals, output_signals
 from groundscope.trace.trace import FloatArray, Trace
@@ -139,7 +141,8 @@ class _Engine:
             lm.anatomy.require("output", lm.name)
         self._needs_model = sources != {"layout"}
         # The log probability under the random document needs no look at the passages.
-        self._needs_own_pass = bool(sources - {"layout", "contrast"}) or "mmd" in signals
+        self._compares = any(mmd_form(name) is not None for name in signals)
+        self._needs_own_pass = bool(sources - {"layout", "contrast"}) or self._compares
         self._attention = frozenset(name for name in signals if spec_of(name).source == "attention")
         self._lens = frozenset(name for name in signals if spec_of(name).source == "lens")
         self._output = frozenset(name for name in signals if spec_of(name).source == "output")
@@ -236,7 +239,10 @@ class _Engine:
             ids[row, offset : offset + len(item.ids)] = item.ids
             layout = work[item.example].layout
             geometries.append(
-                RowGeometry(row, offset, item.prompt, layout.response_length, layout.passages, layout.header[0])
+                RowGeometry(
+                    row, offset, item.prompt, layout.response_length, layout.passages, layout.header[0],
+                    chunks_of(layout),
+                )  # fmt: skip
             )
         own = [(item, g) for item, g in zip(batch, geometries, strict=True) if item.contrast < 0]
         collectors = {g.batch: AttentionRows(g, self._attention) for _, g in own} if self._attention else {}
@@ -266,7 +272,7 @@ class _Engine:
             if item.contrast >= 0:
                 entry.contrasts[item.contrast] = normed.clone()
                 continue
-            if "mmd" in self._contrast:
+            if self._compares:
                 entry.normed = normed.clone()
             targets = torch.from_numpy(entry.layout.response_ids).to(hidden.device)
             unembedding = self._lm.anatomy.unembedding
@@ -291,6 +297,10 @@ class _Engine:
             layers = [part.to(hidden.device) for part in parts]
             if name == "passage_attention":
                 values[name] = torch.stack(layers).mean(0)
+                continue
+            if name == "chunk_context_score":
+                similarity = similarity_of(g.chunks, hidden[g.keys], g.prompt)
+                values[name] = chunk_scores(layers, similarity, g.chunks).permute(2, 0, 1)
                 continue
             if name == "external_context_score":
                 exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
@@ -324,6 +334,9 @@ class _Engine:
             if name == "passage_percentage":
                 read = layout.prompt_length + np.arange(layout.response_length)
                 arrays[name] = (layout.passage_tokens / read).astype(np.float32)
+                continue
+            if name == "response_chunk":
+                arrays[name] = chunk_numbers(chunks_of(layout)).numpy().astype(np.float32)
                 continue
             arrays[name] = entry.values[name].cpu().numpy().astype(np.float32, copy=False)
             broken = np.argwhere(~np.isfinite(arrays[name]))

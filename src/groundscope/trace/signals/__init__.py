@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from groundscope.errors import InputError, UnknownNameError
+from groundscope.trace.signals.forms import mmd_form
 
 Axes = Literal["token", "token x layer", "token x layer x head", "token x passage", "token x channel"]
 Source = Literal["attention", "lens", "output", "contrast", "layout", "states"]
@@ -66,6 +67,11 @@ _SPECS = (
         f"{_REDEEP}, eq. 2-3",
     ),
     SignalSpec(
+        "chunk_context_score", _HEAD, "attention",
+        "similarity of the token's response chunk to the passage chunk that it attends to most", f"{_REDEEP}, 4.2",
+    ),
+    SignalSpec("response_chunk", "token", "layout", "number of the token's chunk of the response", "own"),
+    SignalSpec(
         "passage_attention", "token x passage", "attention",
         "attention mass per passage, averaged over heads and layers", "own",
     ),
@@ -99,7 +105,8 @@ _SPECS = (
 )  # fmt: skip
 
 SIGNALS: dict[str, SignalSpec] = {spec.name: spec for spec in _SPECS}
-"""The signals that every model has. There is one more per layer: see :func:`hidden_state`."""
+"""The signals that every model has. There is one more per layer: see :func:`hidden_state`; and ``mmd`` has further
+forms (``mmd_top100``, ``mmd_rbf_top100_sigma1``): see :class:`groundscope.trace.signals.forms.MmdForm`."""
 
 _STATE = re.compile(r"hidden_state_(0|[1-9][0-9]{0,3})")
 
@@ -123,9 +130,14 @@ def spec_of(name: str) -> SignalSpec:
     """
     if name in SIGNALS:
         return SIGNALS[name]
+    form = mmd_form(name)
+    if form is not None:
+        kernel = "cosine kernel" if form.kernel == "cosine" else f"rbf kernel of width {form.sigma:g}"
+        summary = f"mmd between the {form.top_k} likeliest tokens of each reading, {kernel}, in [0, 2]"
+        return SignalSpec(name, "token", "contrast", summary, f"{_LUMINA}, section 4.1 and figure 5")
     layer = layer_of(name) if isinstance(name, str) else None
     if layer is None:
-        raise UnknownNameError("signal", name, [*SIGNALS, "hidden_state_<layer>"])
+        raise UnknownNameError("signal", name, [*SIGNALS, "hidden_state_<layer>", "mmd_top<k>"])
     summary = f"residual stream after layer {layer} (0-based), at the row that predicts the token"
     return SignalSpec(name, "token x channel", "states", summary, "hidden-state probes")
 

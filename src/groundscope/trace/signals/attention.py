@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from groundscope.lm.chunking import Chunks
 from groundscope.lm.interface import AttentionCall, attention_logits, hide, log_total, softmax
 from groundscope.trace.scratch import Scratch
 from groundscope.trace.selection import largest
+from groundscope.trace.signals.chunks import most_attended, pooled_attention
 
 # Bytes of one block of weights: what stays in a core's cache, and what keeps a GPU busy.
 _CPU_BLOCK = 4 << 20
@@ -38,6 +40,7 @@ class RowGeometry:
         response: Response tokens T.
         passages: Token ranges of the passages, relative to the first token.
         header: Where the generation header starts, relative to the first token.
+        chunks: Chunks of passages and response, relative to the first token; read for ``chunk_context_score`` only.
     """
 
     batch: int
@@ -46,6 +49,7 @@ class RowGeometry:
     response: int
     passages: tuple[tuple[int, int], ...]
     header: int
+    chunks: Chunks = Chunks((), ())
 
     @property
     def rows(self) -> slice:
@@ -72,7 +76,8 @@ class AttentionRows:
         geometry: Where things are.
         signals: Which signals to collect.
         parts: Per signal, one (head, token) tensor per layer; for ``external_context_score`` the indices of
-            the most attended passage tokens, (token, head, k); for ``passage_attention`` (token, passage).
+            the most attended passage tokens, (token, head, k); for ``chunk_context_score`` the most attended
+            passage chunk, (head, response chunk); for ``passage_attention`` (token, passage).
         blind_layers: Layers in which some row sees not all of the passages (sliding windows).
     """
 
@@ -109,6 +114,8 @@ class AttentionRows:
         if name == "passage_attention":
             return torch.cat(blocks, dim=0)[1:]
         joined = torch.cat(blocks, dim=1)
+        if name == "chunk_context_score":
+            return most_attended(joined[:, 1:], self.geometry.chunks)
         # Lookback ratios are of the predicting row, AggTruth's aggregations of the token's own row.
         return joined[:, 1:] if name in _AGGTRUTH else joined[:, :-1]
 
@@ -133,7 +140,9 @@ class AttentionRows:
         if "lookback_ratio" in self.signals:
             context = weights[..., : self.geometry.header]
             out["lookback_ratio"] = self._lookback(context, weights, first_row, visible)
-        if not self.signals - {"lookback_ratio"}:
+        if "chunk_context_score" in self.signals:
+            out["chunk_context_score"] = pooled_attention(weights, self.geometry.chunks)
+        if not self.signals - {"lookback_ratio", "chunk_context_score"}:
             return out
         passage = _columns(weights, self.geometry.passages)  # (head, row, passage token)
         if "lookback_ratio_passages" in self.signals:

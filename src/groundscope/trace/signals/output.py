@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from groundscope.lm.blocks import Unembedding
+from groundscope.trace.signals.forms import mmd_form
+from groundscope.trace.signals.mmd import shift_norm, truncated
 
 # Bytes of logits held at once; large enough for one efficient product with the output matrix.
 _LOGIT_BYTES = 64 << 20
@@ -79,45 +81,36 @@ def contrast_signals(
 ) -> dict[str, Tensor]:
     """Signals that compare the output distribution with the one under a random document.
 
-    The squared MMD under the cosine kernel over the whole vocabulary is half the squared norm of
-    (P - Q) E with unit-norm input embeddings E (LUMINA's eq. 4 in closed form), in [0, 2].
+    The squared MMD (LUMINA's eq. 4) is in closed form over the whole vocabulary and under the cosine kernel, see
+    :mod:`groundscope.trace.signals.mmd`.
 
     Args:
         unembedding: Turns normed states into logits.
-        normed: (token, channel) states under the passages; read for ``mmd`` only.
+        normed: (token, channel) states under the passages; read for the forms of ``mmd`` only.
         contrast: (token, channel) states under the random document.
         targets: (token,) response ids.
-        wanted: Names among ``mmd``, ``token_logprob_contrast``.
+        wanted: Names among ``mmd`` and its forms, ``token_logprob_contrast``.
         embeddings: (vocabulary, channel) input embeddings.
         norms: (vocabulary,) their norms.
 
     Returns:
         Per name a (token,) tensor.
     """
+    forms = {name: form for name in wanted if (form := mmd_form(name)) is not None}
     blocks: dict[str, list[Tensor]] = {name: [] for name in wanted}
     for rows in row_blocks(len(contrast), 2 * vocabulary_of(unembedding, contrast)):
         other = log_softmax_(unembedding.logits(contrast[rows]))
         if "token_logprob_contrast" in wanted:
             blocks["token_logprob_contrast"].append(other.gather(-1, targets[rows, None]).squeeze(-1))
-        if "mmd" in wanted and normed is not None:
-            shift = log_softmax_(unembedding.logits(normed[rows])).exp_()
-            shift.sub_(other.exp_())
-            # Output rows beyond the embedding matrix (padded vocabularies) have no embedding.
-            size = min(shift.shape[-1], len(norms))
-            moved = _project(shift[:, :size] / norms[:size], embeddings[:size])
-            blocks["mmd"].append(moved.square().sum(-1) / 2)
+        if not forms or normed is None:
+            continue
+        p, q = log_softmax_(unembedding.logits(normed[rows])).exp_(), other.exp_()
+        for name, form in forms.items():
+            if form.top_k is not None:
+                blocks[name].append(truncated(p, q, embeddings, norms, form))
+        if "mmd" in forms:  # last: it works in place
+            blocks["mmd"].append(shift_norm(p.sub_(q), embeddings, norms))
     return {name: torch.cat(parts) for name, parts in blocks.items()}
-
-
-def _project(weights: Tensor, embeddings: Tensor) -> Tensor:
-    """(row, vocabulary) x (vocabulary, channel) in the precision of the weights, whatever the embeddings' is."""
-    if embeddings.dtype == weights.dtype:
-        return weights @ embeddings
-    out = weights.new_zeros(weights.shape[0], embeddings.shape[1])
-    for start in range(0, embeddings.shape[0], 16384):
-        part = slice(start, start + 16384)
-        out.addmm_(weights[:, part], embeddings[part].to(weights.dtype))
-    return out
 
 
 def vocabulary_of(unembedding: Unembedding, normed: Tensor) -> int:
