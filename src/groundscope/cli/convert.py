@@ -1,0 +1,96 @@
+"""``groundscope convert``: other projects' files to groundscope's records."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from groundscope.cli.console import EXIT_INCOMPLETE, note
+from groundscope.data.verdicts import check_place
+from groundscope.errors import InputError
+
+EPILOG = (
+    "Exit codes. 0: done. 2: wrong use or refused input. 3: some records could not be read; the others are written."
+)
+_SHOWN = 20
+
+
+def convert(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Files that belong together, or a folder.")],
+    source_format: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="ragtruth, redeep-dolly, hallurag, lookback-lens, halueval, label-studio or groundscope; "
+            "default: found out from the content.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write here (gzip if it ends in .gz); default: stdout."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
+) -> None:
+    """Turn data sets of other projects into JSON Lines that every command reads.
+
+    One record per answer, with code-point offsets that were checked against the text. A record that cannot be
+    read is reported with its place and reason.
+    """
+    from groundscope.data.jsonl import BadRecord
+    from groundscope.data.loaders.registry import read_examples
+
+    if output is not None:
+        check_place(output)
+        if output.exists() and not overwrite:
+            raise InputError(f"{str(output)!r} exists. Choose another -o, or pass --overwrite.")
+    records = read_examples(sources, source_format)
+    written, bad = 0, 0
+    with _writer(output) as stream:
+        for record in records:
+            if isinstance(record, BadRecord):
+                bad += 1
+                if bad <= _SHOWN:
+                    note(f"record {record.line}: {record.error}")
+                continue
+            stream.write(json.dumps(record.to_dict(), ensure_ascii=False, allow_nan=False) + "\n")
+            written += 1
+    if bad > _SHOWN:
+        note(f"... and {bad - _SHOWN} more")
+    note(f"{written} written" + (f", {bad} not readable." if bad else "."))
+    if bad:
+        raise typer.Exit(EXIT_INCOMPLETE)
+
+
+@contextlib.contextmanager
+def _writer(output: Path | None) -> Iterator[IO[str]]:
+    """Yield where lines go; a file gets its name only when all are written."""
+    if output is None:
+        yield sys.stdout
+        return
+    temporary = output.with_name(f"{output.name}.partial")
+    try:
+        if output.suffix == ".gz":
+            # No time stamp inside: the same input gives the same bytes.
+            with temporary.open("wb") as raw, gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                with contextlib.closing(_encoded(packed)) as stream:
+                    yield stream
+        else:
+            with temporary.open("w", encoding="utf-8", newline="") as stream:
+                yield stream
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _encoded(packed: gzip.GzipFile) -> IO[str]:
+    import io
+
+    return io.TextIOWrapper(packed, encoding="utf-8", newline="")
