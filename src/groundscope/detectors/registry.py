@@ -17,10 +17,14 @@ from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, 
 
 ENTRY_POINTS = "groundscope.detectors"
 _BUILT_IN = {
+    "aggtruth": "groundscope.detectors.aggtruth:AggTruth",
     "contrast": "groundscope.detectors.contrast:Contrast",
     "entropy": "groundscope.detectors.uncertainty:Entropy",
+    "hidden-state": "groundscope.detectors.hidden_state:HiddenState",
+    "lookback-lens": "groundscope.detectors.lookback_lens:LookbackLens",
     "lumina": "groundscope.detectors.lumina:Lumina",
     "perplexity": "groundscope.detectors.uncertainty:Perplexity",
+    "saplma": "groundscope.detectors.hidden_state:Saplma",
 }
 _REGISTERED: dict[str, type[Detector]] = {}
 DetectorClass = TypeVar("DetectorClass", bound=type[Detector])
@@ -114,4 +118,4 @@ def _info(name: str) -> DetectorInfo:
     except GroundscopeError as exc:
         return DetectorInfo(name, f"not usable: {exc}", (), False, "", "")
     cls = type(detector)
-    return DetectorInfo(name, cls.summary, detector.signals, cls.needs_training, cls.aggregation, cls.reference)
+    return DetectorInfo(name, cls.summary, detector.signals, cls.needs_training, detector.aggregation, cls.reference)

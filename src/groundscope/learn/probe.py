@@ -157,8 +157,8 @@ class LinearProbe:
         return offset, np.divide(1.0, width, out=np.ones(count), where=varies)
 
 
-def fit_logged(model: Any, features: Floats, labels: Labels) -> bool:
-    """Fit a scikit-learn model, log that it did not converge, and return whether it did."""
+def fit_logged(model: Any, features: Floats, labels: npt.NDArray[Any], level: int = logging.WARNING) -> bool:
+    """Fit a scikit-learn model, log that it did not converge (at ``level``), and return whether it did."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings(record=True) as caught:
@@ -169,7 +169,7 @@ def fit_logged(model: Any, features: Floats, labels: Labels) -> bool:
         if not issubclass(item.category, ConvergenceWarning):
             warnings.warn_explicit(item.message, item.category, item.filename, item.lineno)
     for complaint in complaints:
-        _log.warning("%s did not converge: %s", type(model).__name__, complaint.splitlines()[0])
+        _log.log(level, "%s did not converge: %s", type(model).__name__, complaint.splitlines()[0])
     return not complaints
 
 
