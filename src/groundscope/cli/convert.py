@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, cast
 
 import typer
 
@@ -77,20 +78,11 @@ def _writer(output: Path | None) -> Iterator[IO[str]]:
         return
     temporary = output.with_name(f"{output.name}.partial")
     try:
-        if output.suffix == ".gz":
-            # No time stamp inside: the same input gives the same bytes.
-            with temporary.open("wb") as raw, gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
-                with contextlib.closing(_encoded(packed)) as stream:
-                    yield stream
-        else:
-            with temporary.open("w", encoding="utf-8", newline="") as stream:
-                yield stream
+        with contextlib.ExitStack() as stack:
+            raw: IO[bytes] = stack.enter_context(temporary.open("wb"))
+            if output.suffix == ".gz":  # no name and time inside: the same input gives the same bytes
+                raw = cast(IO[bytes], stack.enter_context(gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0)))
+            yield stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         temporary.replace(output)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _encoded(packed: gzip.GzipFile) -> IO[str]:
-    import io
-
-    return io.TextIOWrapper(packed, encoding="utf-8", newline="")

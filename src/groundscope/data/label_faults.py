@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from groundscope.example import Example
 from groundscope.text.words import clusters, word_spans
@@ -62,5 +63,5 @@ def label_faults(example: Example) -> Iterator[str]:
     elif edges & {edge for start, end in word_spans(response) for edge in range(start + 1, end)}:
         yield "label cuts a word"
     ordered = sorted(labels, key=lambda label: label.start)
-    if any(after.start < before.end for before, after in zip(ordered, ordered[1:], strict=False)):
+    if any(after.start < before.end for before, after in pairwise(ordered)):
         yield "labels overlap"
