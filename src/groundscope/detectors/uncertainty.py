@@ -44,3 +44,36 @@ class Entropy(Detector):
     def token_scores(self, trace: Trace) -> Scores:
         """Score every response token, in nats, at least 0."""
         return trace["token_entropy"].astype(np.float64)
+
+
+class MaxSurprise(Perplexity):
+    """-log p(token), in nats; the response score is that of its most surprising token."""
+
+    name = "max-surprise"
+    summary = "surprise at the most surprising token, passages read"
+    reference = "maximum of -log p, SelfCheckGPT, arXiv 2303.08896, section 4"
+    aggregation = "maximum over tokens"
+
+    def response_score(self, scores: Scores) -> float:
+        """Return the highest of the (token,) scores; NaN entries do not count."""
+        return float(np.nanmax(scores))
+
+
+class Energy(Detector):
+    """Minus the log-sum-exp of the logits before each token: the energy at temperature 1.
+
+    A model's logits have no natural zero, so energies of different models cannot be compared.
+    """
+
+    name = "energy"
+    summary = "free energy of the logits before each token, passages read"
+    reference = "Energy, arXiv 2010.03759, eq. 4"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that it reads."""
+        return ("token_energy",)
+
+    def token_scores(self, trace: Trace) -> Scores:
+        """Score every response token, in nats."""
+        return trace["token_energy"].astype(np.float64)
