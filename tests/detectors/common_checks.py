@@ -5,59 +5,35 @@ A plug-in's tests run all of it by::
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_common(check, bench):
         check(MyDetector(), bench)
+
+A detector that learns is fitted on the bench's labelled texts first; its tests run ``LEARNED_CHECKS``, of
+``learned_checks``, in the same way.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from bench import Bench
 
 import groundscope as gs
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
-from groundscope.trace.signals import SIGNALS
-from reference import VOCAB, families, random_case
+from groundscope.trace.signals import spec_of
 
 
-@dataclass(frozen=True)
-class Bench:
-    """A real, tiny model and layouts of unequal length, the last one with a response of one token."""
-
-    lm: gs.LanguageModel
-    layouts: list[gs.Layout]
-
-    @classmethod
-    def make(cls) -> Bench:
-        rng = np.random.default_rng(17)
-        cases = [random_case(rng, VOCAB, passages, response_length=(5, 12)) for passages in (1, 3, 2, 1)]
-        cases.append(random_case(rng, VOCAB, 1, response_length=(1, 1)))
-        layouts = [
-            gs.Layout.from_ids(
-                case.prompt_ids,
-                case.response_ids,
-                passages=case.passages,
-                header=case.header,
-                contrast_prompt_ids=case.contrast_prompt_ids,
-            )
-            for case in cases
-        ]
-        return cls(gs.LanguageModel(families.build("llama"), name="tiny-llama"), layouts)
-
-    def traces(self, detector: Detector, **options) -> list[gs.Trace]:
-        return self.lm.trace(self.layouts, detector.signals, **options)
-
-
-def _scores(detector: Detector, traces: list[gs.Trace]) -> list[np.ndarray]:
+def scores_of(detector: Detector, traces: list[gs.Trace]) -> list[np.ndarray]:
     # Copied, so that a detector that writes to what it returned before is found out.
     return [np.copy(detector.token_scores(trace)) for trace in traces]
 
 
-def _assert_same(got: list[np.ndarray], want: list[np.ndarray], rtol: float = 1e-3, atol: float = 1e-4) -> None:
+def assert_same(got: list[np.ndarray], want: list[np.ndarray], rtol: float = 1e-3, atol: float = 1e-4) -> None:
     for one, other in zip(got, want, strict=True):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
@@ -68,8 +44,9 @@ def check_it_says_what_it_is(detector: Detector, bench: Bench) -> None:
     assert isinstance(detector.needs_training, bool)
     assert isinstance(detector.window, int) and detector.window >= 1
     assert detector.signals and len(set(detector.signals)) == len(detector.signals)
-    assert set(detector.signals) <= set(SIGNALS)
-    assert detector.uses_contrast == any(SIGNALS[name].source == "contrast" for name in detector.signals)
+    specs = [spec_of(name) for name in detector.signals]
+    assert detector.uses_contrast == any(spec.source == "contrast" for spec in specs)
+    assert not set(detector.own_signals) & set(detector.signals)
     assert "higher" in (Detector.token_scores.__doc__ or "")
 
 
@@ -93,8 +70,8 @@ def check_scores_are_one_finite_number_per_token(detector: Detector, bench: Benc
         assert type(response) is float and np.isfinite(response)
 
 
-def check_scores_tell_tokens_apart(detector: Detector, bench: Bench) -> None:
-    assert all(np.ptp(scores) > 0 for scores in _scores(detector, bench.traces(detector)[:-1]))
+def check_scores_tell_texts_apart(detector: Detector, bench: Bench) -> None:
+    assert np.ptp(np.concatenate(scores_of(detector, bench.traces(detector)))) > 0
 
 
 def check_a_token_without_a_score_does_not_count(detector: Detector, bench: Bench) -> None:
@@ -105,33 +82,32 @@ def check_a_token_without_a_score_does_not_count(detector: Detector, bench: Benc
 
 
 def check_batch_equals_single(detector: Detector, bench: Bench) -> None:
-    single = [detector.token_scores(bench.lm.trace(layout, detector.signals)) for layout in bench.layouts]
-    _assert_same(_scores(detector, bench.traces(detector, batch_size=8)), single)
+    single = scores_of(detector, bench.one_by_one(detector))
+    assert_same(scores_of(detector, bench.traces(detector, batch_size=8)), single)
 
 
 def check_padding_changes_nothing(detector: Detector, bench: Bench) -> None:
-    left, right = (_scores(detector, bench.traces(detector, padding_side=side)) for side in ("left", "right"))
-    _assert_same(left, right)
+    left, right = (scores_of(detector, bench.traces(detector, padding_side=side)) for side in ("left", "right"))
+    assert_same(left, right)
 
 
 def check_it_is_deterministic(detector: Detector, bench: Bench) -> None:
     traces = bench.traces(detector)
-    _assert_same(_scores(detector, traces), _scores(detector, traces), rtol=0, atol=0)
+    assert_same(scores_of(detector, traces), scores_of(detector, traces), rtol=0, atol=0)
 
 
 def check_order_of_calls_does_not_matter(detector: Detector, bench: Bench) -> None:
     traces = bench.traces(detector)
-    _assert_same(_scores(detector, traces[::-1])[::-1], _scores(detector, traces), rtol=0, atol=0)
+    assert_same(scores_of(detector, traces[::-1])[::-1], scores_of(detector, traces), rtol=0, atol=0)
 
 
 def check_more_signals_than_it_needs_change_nothing(detector: Detector, bench: Bench) -> None:
-    more = bench.lm.trace(bench.layouts, list(SIGNALS))
-    _assert_same(_scores(detector, more), _scores(detector, bench.traces(detector)))
+    assert_same(scores_of(detector, bench.full_traces(detector)), scores_of(detector, bench.traces(detector)))
 
 
 def check_a_missing_signal_is_named(detector: Detector, bench: Bench) -> None:
     trace = bench.traces(detector)[0]
-    for name in detector.signals:
+    for name in (*detector.signals, *detector.own_signals):
         held = {other: values for other, values in trace.items() if other != name}
         with pytest.raises(InputError, match=repr(name)):
             detector.token_scores(replace(trace, signals=held))
@@ -151,12 +127,20 @@ def check_the_trace_is_left_as_it_was(detector: Detector, bench: Bench) -> None:
 
 def check_copies_and_pickles_score_the_same(detector: Detector, bench: Bench) -> None:
     traces = bench.traces(detector)
-    want = _scores(detector, traces)
+    want = scores_of(detector, traces)
     for other in (copy.deepcopy(detector), pickle.loads(pickle.dumps(detector))):
         assert other.get_params() == detector.get_params()
-        _assert_same(_scores(other, traces), want, rtol=0, atol=0)
+        assert_same(scores_of(other, traces), want, rtol=0, atol=0)
+
+
+def _fitted_first(check: Callable[[Detector, Bench], None]) -> Callable[[Detector, Bench], None]:
+    @functools.wraps(check)
+    def run(detector: Detector, bench: Bench) -> None:
+        check(bench.ready(detector), bench)
+
+    return run
 
 
 CHECKS: list[Callable[[Detector, Bench], None]] = [
-    value for name, value in list(globals().items()) if name.startswith("check_")
+    _fitted_first(value) for name, value in list(globals().items()) if name.startswith("check_")
 ]

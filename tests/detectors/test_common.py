@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from common_checks import CHECKS, Bench
+from bench import Bench
+from common_checks import CHECKS
+from learned_checks import LEARNED_CHECKS
 
 from groundscope.detectors.base import Detector
+from groundscope.detectors.learned import LearnedDetector
 from groundscope.detectors.lumina import Lumina
-from groundscope.detectors.registry import from_name, names
+from groundscope.detectors.registry import class_of, from_name, names
 
 
 @pytest.fixture(scope="module")
@@ -16,12 +19,24 @@ def bench():
     return Bench.make()
 
 
+# What suits a model of three layers, where the default does not.
+SMALL = {"hidden-state": {"layer": 1}, "saplma": {"layer": 1}}
+LEARNING = [name for name in names() if class_of(name).needs_training]
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", names())
 def test_registered_detector(name, check, bench):
-    detector = from_name(name)
+    detector = from_name(name, **SMALL.get(name, {}))
     assert detector.name == name
     check(detector, bench)
+
+
+@pytest.mark.parametrize("check", LEARNED_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", LEARNING)
+def test_registered_detector_that_learns(name, check, bench):
+    assert issubclass(class_of(name), LearnedDetector)
+    check(from_name(name, **SMALL.get(name, {})), bench)
 
 
 @pytest.mark.parametrize("weight", [0.0, 1, 0.25])
