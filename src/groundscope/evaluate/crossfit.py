@@ -105,7 +105,8 @@ def _extras(
 ) -> None:
     """Take what a detector may offer for plots: ``head_weights()``, ``layer_weights()``, ``external_internal(trace)``.
 
-    Pictures are no reason to lose a result: what fails here is left out.
+    The last one gives two numbers, or two (token,) arrays, which are averaged. A picture is no reason to lose a
+    result: what fails here is left out.
     """
     for name, into in weights.items():
         offer = getattr(detector, name, None)
@@ -116,8 +117,10 @@ def _extras(
     if callable(offer):
         for index in test:
             pair = _quietly(offer, truth.data[index].trace)
-            if isinstance(pair, tuple) and len(pair) == 2 and all(is_finite(float(value)) for value in pair):
-                found.pairs[index] = (float(pair[0]), float(pair[1]))
+            if isinstance(pair, tuple) and len(pair) == 2:
+                external, internal = (float(np.mean(value)) for value in pair)
+                if is_finite(external) and is_finite(internal):
+                    found.pairs[index] = (external, internal)
 
 
 def _quietly(offer: object, *arguments: object) -> object:

@@ -26,14 +26,12 @@ def read_record(cls: type[Record], value: Any, where: str = "the record") -> Rec
     """
     if not isinstance(value, Mapping):
         raise InputError(f"{where} must be a JSON object. Got {type(value).__name__} instead.")
-    hints = _hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]
     unknown = set(value) - set(hints)
     missing = set(hints) - set(value)
     if unknown or missing:
-        raise InputError(
-            f"{where} must have the fields {', '.join(hints)}. "
-            f"Missing: {', '.join(sorted(missing)) or 'none'}; unknown: {', '.join(map(str, sorted(unknown))) or 'none'}."
-        )
+        wrong = [f"{name!r} is missing" for name in sorted(missing)] + [f"{name!r} is unknown" for name in unknown]
+        raise InputError(f"{where} must have the fields {', '.join(hints)}. Of these, {', '.join(wrong)}.")
     return cls(**{name: _read(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
 
 

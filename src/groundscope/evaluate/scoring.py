@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -12,10 +11,14 @@ import numpy as np
 
 from groundscope.detectors.base import Detector, describe
 from groundscope.detectors.learned import LearnedDetector
-from groundscope.errors import GroundscopeError, InputError, is_finite
+from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, is_finite
 from groundscope.evaluate.metrics import Floats
+from groundscope.learn.windows import window_ranges
 from groundscope.text.spans import smooth
 from groundscope.trace.traced import Traced, TracedExample
+
+# Tokens in a window, as in Lookback Lens and AggTruth; windows are one token apart.
+WINDOW = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +29,13 @@ class ExampleScore:
         tokens: (token,) scores.
         stretches: (token,) scores out of which spans are cut.
         response: Score of the whole.
+        windows: (window,) scores of sliding windows of eight; ``None`` if they are to be means of token scores.
     """
 
     tokens: Floats
     stretches: Floats
     response: float
+    windows: Floats | None = None
 
 
 Scorer = Callable[[TracedExample], ExampleScore]
@@ -86,13 +91,22 @@ class DetectorCandidate(Candidate):
         """How it gets to know its weights."""
         if not isinstance(self.detector, LearnedDetector):
             return "untrained"
-        return "loaded" if self.detector.is_fitted else "cross-fitted"
+        if self.detector.is_fitted:
+            return "loaded"
+        try:
+            self.detector.check_fitted()
+        except PrerequisiteError:
+            return "cross-fitted"
+        return "untrained"  # it could learn, but as it is set up it need not
 
     @property
     def params(self) -> dict[str, Any]:
         """The constructor's arguments; what is no JSON value, in words."""
         given = self.detector.get_params()
-        return {k: v if isinstance(v, (str, int, float, bool, type(None))) else repr(v) for k, v in given.items()}
+        return {
+            name: value if value is None or isinstance(value, (str, bool)) or is_finite(value) else repr(value)
+            for name, value in given.items()
+        }
 
     def line(self) -> tuple[float, float] | None:
         """Thresholds of a loaded detector."""
@@ -101,7 +115,7 @@ class DetectorCandidate(Candidate):
 
     def fitted(self, train: Traced, dev: Traced) -> Scorer:
         """Return what scores an example; :attr:`last` is the detector behind it."""
-        if isinstance(self.detector, LearnedDetector) and not self.detector.is_fitted:
+        if isinstance(self.detector, LearnedDetector) and self.fitting == "cross-fitted":
             fresh = type(self.detector)(**self.detector.get_params())
             self.last = fresh.fit(train, dev)
         detector = self.last
@@ -118,21 +132,14 @@ class DetectorCandidate(Candidate):
             return
         for fingerprint in {id(item.trace.fingerprint): item.trace.fingerprint for item in data}.values():
             self.detector.check_reader(fingerprint)
-        known: Collection[str] | None = getattr(self.detector, "trained_on_", None)
-        if not known:
-            return
-        seen = set(map(str, known))
-        both = [item.example.id for item in data if seen & _marks(item)]
-        if both:
-            raise InputError(
-                f"The detector {self.name!r} was trained on {len(both)} of the {len(data)} examples to be measured, "
-                f"for instance {both[0]!r}. Measure it on other data, or name the method instead of its folder: it "
-                "is then trained anew in every fold."
-            )
+        self.detector.check_unseen(data)
 
 
 def score_example(detector: Detector, item: TracedExample) -> ExampleScore:
     """Score one example.
+
+    A detector that has a score of its own for windows says so by a method ``window_scores(trace, ranges)``, which
+    gets (window, 2) token ranges and returns (window,) scores.
 
     Raises:
         InputError: If the detector returns anything but finite numbers of the right shape.
@@ -146,7 +153,12 @@ def score_example(detector: Detector, item: TracedExample) -> ExampleScore:
         raise InputError(
             f"The detector {detector.name!r} must return a finite number from response_score. Got {response!r} instead."
         )
-    return ExampleScore(tokens, smooth(bare, detector.window), float(response))
+    offer = getattr(detector, "window_scores", None)
+    windows = None
+    if callable(offer):
+        ranges = window_ranges(item.trace.tokens, WINDOW)
+        windows = _checked(detector, "window_scores", offer(item.trace, ranges), len(ranges))
+    return ExampleScore(tokens, smooth(bare, detector.window), float(response), windows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,16 +218,11 @@ def _arguments(detector: Detector) -> str:
     return f"({shown})" if shown else ""
 
 
-def _marks(item: TracedExample) -> set[str]:
-    names = {item.group} if item.example.id is None else {item.group, item.example.id}
-    return names | {hashlib.sha256(name.encode()).hexdigest()[:16] for name in names}
-
-
-def _checked(detector: Detector, method: str, given: object, tokens: int) -> Floats:
+def _checked(detector: Detector, method: str, given: object, size: int) -> Floats:
     array = np.asarray(given)
-    if array.dtype.kind not in "fiu" or array.shape != (tokens,) or not np.isfinite(array).all():
+    if array.dtype.kind not in "fiu" or array.shape != (size,) or not np.isfinite(array).all():
         raise InputError(
-            f"The detector {detector.name!r} must return ({tokens},) finite numbers from {method}. "
+            f"The detector {detector.name!r} must return ({size},) finite numbers from {method}. "
             f"Got shape {array.shape}, type {array.dtype}, with NaN or infinity or of another shape."
         )
     return array.astype(np.float64)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from groundscope.errors import InputError, UnknownNameError
 from groundscope.evaluate.metrics import Floats, Labels
-from groundscope.evaluate.scoring import ExampleScore
+from groundscope.evaluate.scoring import WINDOW, ExampleScore
 from groundscope.evaluate.spans_metrics import character_counts
 from groundscope.evaluate.thresholds import Objective, choose_threshold
 from groundscope.learn.labels import FINE_KINDS, kind_of, response_label, token_labels
@@ -19,7 +19,6 @@ from groundscope.text.spans import find_spans
 from groundscope.trace.traced import Traced, TracedExample
 
 LEVELS = ("token", "window", "span", "response")
-WINDOW = 8
 
 
 @dataclass(frozen=True)
@@ -43,26 +42,47 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The units of one level, for one candidate.
+    """The units of one level, for one candidate: tokens, windows, responses; for spans, examples.
 
     Attributes:
         level: Which.
         example: (unit,) position of the example that each belongs to.
-        labels: (unit,) whether hallucinated; of spans, (example,) whether any character is marked.
-        scores: (unit,) scores; empty for spans.
-        counts: (unit, 3) hits, false alarms and misses at the chosen thresholds (characters for spans);
-            ``None`` if a threshold is missing.
-        size: Units counted: characters for spans.
-        positives: Those hallucinated.
+        labels: (unit,) whether hallucinated.
+        scores: (unit,) scores; unused for spans.
+        sizes: (unit,) what each counts: 1, or the characters of an example for spans.
+        marked: (unit,) how much of that is hallucinated.
+        counts: (unit, 3) hits, false alarms and misses at the chosen thresholds; ``None`` if one is missing.
     """
 
     level: str
     example: npt.NDArray[np.int64]
     labels: Labels
     scores: Floats
+    sizes: Floats
+    marked: Floats
     counts: Floats | None
-    size: int
-    positives: int
+
+    @property
+    def size(self) -> int:
+        """Units; characters for spans."""
+        return int(self.sizes.sum())
+
+    @property
+    def positives(self) -> int:
+        """Those hallucinated."""
+        return int(self.marked.sum())
+
+    def select(self, mask: Labels) -> Units:
+        """Return some of the units."""
+        return Units(
+            self.level,
+            self.example[mask],
+            self.labels[mask],
+            self.scores[mask],
+            self.sizes[mask],
+            self.marked[mask],
+            None if self.counts is None else self.counts[mask],
+        )
 
 
 class Truth:
@@ -103,7 +123,9 @@ class Truth:
         """Return the scores of one example's units."""
         if level == "response":
             return np.array([score.response])
-        return score.tokens if level == "token" else window_means(score.tokens, self.ranges[index])
+        if level == "token":
+            return score.tokens
+        return window_means(score.tokens, self.ranges[index]) if score.windows is None else score.windows
 
 
 def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
@@ -206,9 +228,9 @@ def gather(
         example=example,
         labels=label,
         scores=np.concatenate(values) if values else np.zeros(0),
+        sizes=np.ones(len(label)),
+        marked=label.astype(np.float64),
         counts=counts if decided and usable else None,
-        size=len(label),
-        positives=int(label.sum()),
     )
 
 
@@ -216,7 +238,8 @@ def _span_units(
     truth: Truth, scores: Sequence[ExampleScore | None], lines: Sequence[Lines | None], usable: Sequence[int]
 ) -> Units:
     counts = np.zeros((len(usable), 3))
-    decided, size = bool(usable), 0
+    decided = bool(usable)
+    sizes = np.zeros(len(usable))
     for row, index in enumerate(usable):
         example, layout, score, line = (
             truth.data[index].example,
@@ -233,15 +256,16 @@ def _span_units(
         marked = [(label.start, label.end) for label in example.labels or ()]
         item = character_counts(len(example.response), found, marked)
         counts[row] = item.hit, item.false_alarm, item.missed
-        size += len(example.response)
+        sizes[row] = len(example.response)
+    marks = counts[:, 0] + counts[:, 2]
     return Units(
         level="span",
         example=np.array(usable, dtype=np.int64),
-        labels=counts[:, [0, 2]].sum(axis=1) > 0,
-        scores=np.zeros(0),
+        labels=marks > 0,
+        scores=np.zeros(len(usable)),
+        sizes=sizes,
+        marked=marks,
         counts=counts if decided else None,
-        size=size,
-        positives=int(counts[:, [0, 2]].sum()),
     )
 
 

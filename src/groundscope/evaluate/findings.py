@@ -1,0 +1,91 @@
+"""What a reader must not overlook, said in sentences: controls that beat methods, missing figures, small numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from groundscope.evaluate.results import Comparison, Row
+
+_FEW_SOURCES = 30
+_FEW_POSITIVES = 50
+
+
+def findings(
+    data: Mapping[str, Any], rows: Sequence[Row], comparisons: Sequence[Comparison], levels: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the sentences, controls that beat a method first.
+
+    "Clearly" means that the interval of the paired difference does not hold 0.
+    """
+    found = []
+    for level in reversed(levels):  # the response level first: it is what most people look at
+        for method in rows:
+            if method.kind == "method":
+                found += _beaten(method, rows, comparisons, level)
+    for level in reversed(levels):
+        found += _below_flagging_everything(rows, level)
+    found += [f"{row.name} has no figures: {row.failure}" for row in rows if row.failure is not None]
+    if data["sources"] < _FEW_SOURCES or min(data["positives"], data["examples"] - data["positives"]) < _FEW_POSITIVES:
+        found.append(
+            f"The data are few: {data['examples']} answers, {data['positives']} of them hallucinated, from "
+            f"{data['sources']} sources. Read the intervals, not the figures."
+        )
+    return tuple(found)
+
+
+def beats(row: Row, rows: Sequence[Row], level: str) -> list[str]:
+    """Return the names of the controls whose pooled figure at a level is higher than the row's own, best first."""
+    own = _figure(row, level)
+    better = [(value, other.name) for other in rows if other.kind == "control" if (value := _figure(other, level))]
+    return [name for value, name in sorted(better, reverse=True) if own is not None and value > own]
+
+
+def _beaten(method: Row, rows: Sequence[Row], comparisons: Sequence[Comparison], level: str) -> list[str]:
+    metric = "character F1" if level == "span" else "AUROC"
+    by_name = {row.name: row for row in rows}
+    found = []
+    parts = []
+    for name in beats(method, rows, level):
+        pair = next(
+            (item for item in comparisons if (item.level, item.first, item.second) == (level, method.name, name)), None
+        )
+        high = None if pair is None else pair.difference.high
+        clear = high is not None and high < 0
+        parts.append(f"{name} {'clearly ' if clear else ''}beats it ({_figure(by_name[name], level):.3f})")
+    if parts:
+        found.append(f"{level} level, {method.name} ({metric} {_figure(method, level):.3f}): {'; '.join(parts)}.")
+    own = _within(method, level)
+    inner = [
+        f"{other.name} beats it ({value:.3f})"
+        for other in rows
+        if other.kind == "control" and own is not None and (value := _within(other, level) or 0.0) > own
+    ]
+    if inner:
+        found.append(f"{level} level within generators, {method.name} (mean {metric} {own:.3f}): {'; '.join(inner)}.")
+    return found
+
+
+def _below_flagging_everything(rows: Sequence[Row], level: str) -> list[str]:
+    parts, bar = [], 0.0
+    for row in rows:
+        item = row.at(level)
+        if row.kind != "method" or item is None or item.f1 is None or item.always_positive_f1 is None:
+            continue
+        value, bar = item.f1.value or 0.0, item.always_positive_f1
+        if value < bar:
+            parts.append(f"{row.name} ({value:.3f})")
+    if not parts:
+        return []
+    return [f"{level} level: flagging everything has an F1 of {bar:.3f} and beats {', '.join(parts)}."]
+
+
+def _figure(row: Row, level: str) -> float | None:
+    item = row.at(level)
+    estimate = None if item is None else (item.f1 if level == "span" else item.auroc)
+    return None if estimate is None else estimate.value
+
+
+def _within(row: Row, level: str) -> float | None:
+    macro = row.macro(level, "generator")
+    return None if macro is None else macro.unweighted.value
