@@ -23,6 +23,7 @@ PER_HEAD = (
     "aggtruth_entropy",
     "aggtruth_js",
     "external_context_score",
+    "chunk_context_score",
 )
 PER_LAYER = ("parametric_knowledge_score", "lens_entropy")
 CONTRAST = ("mmd", "token_logprob_contrast")
@@ -33,6 +34,7 @@ PER_TOKEN = (
     "token_entropy",
     "token_energy",
     "passage_percentage",
+    "response_chunk",
     *CONTRAST,
 )
 SIGNALS = (*PER_HEAD, *PER_LAYER, *PER_TOKEN, "passage_attention")
@@ -46,6 +48,7 @@ def run(
     header: Range,
     contrast_prompt_ids: Sequence[int] | None = None,
     family: str | Family | None = None,
+    chunks: tuple[Sequence[Range], Sequence[Range], Array | None] | None = None,
 ) -> dict[str, Array]:
     """Computes every signal.
 
@@ -57,11 +60,13 @@ def run(
         header: Half-open range of the tokens that open the assistant's turn; (P, P) where there are none.
         contrast_prompt_ids: The prompt around another document; without it `CONTRAST` is left out.
         family: What is known about the architecture; by default the family named like the model type.
+        chunks: Token ranges of passage chunks in the prompt and of response chunks in the response, and their
+            (response chunk, passage chunk) similarity or None; by default passages and response as they are.
 
     Returns:
         float64 arrays by name: `PER_HEAD` (token, layer with attention, head), `PER_LAYER` (token, layer),
         `PER_TOKEN` (token,), `passage_attention` (token, passage); and `external_context_score_gap`
-        (token, layer, head), see `signals.external_context_score`.
+        (token, layer, head), see `signals.external_context_score`; likewise `chunk_context_score_gap`.
     """
     if not isinstance(family, Family):
         family = FAMILIES[family or model.config.model_type]
@@ -70,7 +75,9 @@ def run(
     rows = [P + t - 1 for t in range(T)]
     main = read(twin, family, [*prompt_ids, *response_ids])
     passage_keys = [key for start, end in passages for key in range(start, end)]
+    pieces = chunks or ([r for r in passages if r[0] < r[1]], [(0, T)], None)
     result = {
+        **_chunk_signals(main.attentions, main.states, P, *pieces),
         **_attention_signals(main.attentions, main.states, P, T, passages, passage_keys, header[0]),
         **_lens_signals(twin, family, main.mid[:, rows], main.post[:, rows], list(response_ids)),
         **_output_signals(main.logits[rows], list(response_ids)),
@@ -96,7 +103,8 @@ def _attention_signals(
     header_start: int,
 ) -> dict[str, Array]:
     layers, heads = len(attentions), attentions[0].shape[0]
-    out = {name: np.zeros((T, layers, heads)) for name in (*PER_HEAD, "external_context_score_gap")}
+    names = [name for name in PER_HEAD if name != "chunk_context_score"]
+    out = {name: np.zeros((T, layers, heads)) for name in (*names, "external_context_score_gap")}
     out["passage_attention"] = np.zeros((T, len(passages)))
     for t in range(T):
         predicting, own = P + t - 1, P + t
@@ -116,6 +124,33 @@ def _attention_signals(
             out["aggtruth_js"][t, layer] = signals.aggtruth_js(on_passages)
             for index, (start, end) in enumerate(passages):
                 out["passage_attention"][t, index] += weights[:, own, start:end].sum() / heads / layers
+    return out
+
+
+def _chunk_signals(
+    attentions: list[Array],
+    states: Array,
+    P: int,
+    passages: Sequence[Range],
+    response: Sequence[Range],
+    similarity: Array | None,
+) -> dict[str, Array]:
+    T = response[-1][1]
+    shape = (T, len(attentions), attentions[0].shape[0])
+    out = {"chunk_context_score": np.zeros(shape), "chunk_context_score_gap": np.zeros(shape)}
+    out["response_chunk"] = np.zeros(T)
+    for number, (start, end) in enumerate(response):
+        own = (P + start, P + end)
+        if similarity is None:
+            likeness = [signals.cosine_of_means(states, own, passage) for passage in passages]
+        else:
+            likeness = list(similarity[number])
+        for layer, weights in enumerate(attentions):
+            for head in range(shape[2]):
+                score, gap = signals.chunk_context_score(weights[head], range(*own), passages, likeness)
+                out["chunk_context_score"][start:end, layer, head] = score
+                out["chunk_context_score_gap"][start:end, layer, head] = gap
+        out["response_chunk"][start:end] = number
     return out
 
 

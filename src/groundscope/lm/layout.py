@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.errors import LayoutError
+from groundscope.lm.chunking import Chunks
 from groundscope.lm.offsets import Offsets
 
 Ids = npt.NDArray[np.int64]
@@ -44,6 +45,9 @@ class Layout:
         segments: All segments, prompt and response, in order.
         passage_numbers: For each entry of ``passages``, which passage of the example it belongs to.
         contrast: How the random documents were drawn.
+        passage_texts: The text behind each entry of ``passages``; empty for layouts made from ids.
+        passage_offsets: For each of them, the (token, 2) code-point offsets of its tokens.
+        chunks: Stretches of passages and response to be compared; ``None`` for passages and response as they are.
     """
 
     prompt_ids: Ids
@@ -56,6 +60,9 @@ class Layout:
     segments: tuple[Segment, ...] = ()
     passage_numbers: tuple[int, ...] = ()
     contrast: Mapping[str, Any] = field(default_factory=dict)
+    passage_texts: tuple[str, ...] = ()
+    passage_offsets: tuple[Offsets, ...] = ()
+    chunks: Chunks | None = None
 
     def __post_init__(self) -> None:
         if len(self.prompt_ids) == 0:
@@ -78,6 +85,8 @@ class Layout:
         if any(len(ids) == 0 for ids in self.contrast_prompt_ids):
             raise LayoutError("A contrast prompt needs at least one token. Got an empty one instead.")
         self._check_offsets()
+        if self.chunks is not None:
+            self.chunks.check(length, len(self.response_ids))
 
     @classmethod
     def from_ids(

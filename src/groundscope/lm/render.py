@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,24 @@ _MARK = "groundscope0user0turn"
 
 @dataclass(frozen=True)
 class _Part:
-    """Characters [start, end) of the rendered prompt and what they are."""
+    """Characters [start, end) of the rendered prompt and what they are.
+
+    A piece of the user's turn begins at ``origin``, before ``start`` where the template trimmed it.
+    """
 
     kind: SegmentKind
     start: int
     end: int
     index: int = -1
+    origin: int = 0
+
+
+class _Prompt(NamedTuple):
+    """A prompt's tokens, what they are, and where the tokens of each passage lie in its text."""
+
+    ids: Ids
+    segments: list[Segment]
+    passage_offsets: tuple[Offsets, ...]
 
 
 @dataclass(frozen=True)
@@ -64,15 +76,16 @@ class Renderer:
             ContextTooLongError: If prompt and response exceed ``max_length``.
             LayoutError: If the template swallows the text or offsets cannot be had.
         """
-        prompt_ids, segments = self._prompt(example.question, example.passages)
+        prompt = self._prompt(example.question, example.passages)
+        prompt_ids, segments = prompt.ids, prompt.segments
         response_ids, offsets = _encode_whole(self.tokenizer, example.response)
         if not response_ids:
             raise LayoutError("The response has no tokens. Got an empty response; score it as 'no_answer' instead.")
         self._check_length(len(prompt_ids), len(response_ids))
         contrast_ids = []
         for passages in contrasts:
-            ids, _ = self._prompt(example.question, self._fitting(example.question, passages, len(response_ids)))
-            contrast_ids.append(ids)
+            fitting = self._fitting(example.question, passages, len(response_ids))
+            contrast_ids.append(self._prompt(example.question, fitting).ids)
         header = next(segment for segment in segments if segment.kind == "header")
         found = [segment for segment in segments if segment.kind == "passage"]
         numbers = range(len(example.passages)) if passage_numbers is None else passage_numbers
@@ -88,6 +101,8 @@ class Renderer:
             segments=(*segments, Segment("response", len(prompt_ids), end)),
             passage_numbers=tuple(numbers[segment.index] for segment in found),
             contrast=dict(contrast_info or {}),
+            passage_texts=tuple(example.passages[segment.index] for segment in found),
+            passage_offsets=prompt.passage_offsets,
         )
 
     def chunks(self, example: Example) -> list[tuple[Example, list[int]]]:
@@ -135,7 +150,7 @@ class Renderer:
         """Whether the example fits the model's context as it is."""
         if self.max_length is None:
             return True
-        prompt_ids, _ = self._prompt(example.question, example.passages)
+        prompt_ids = self._prompt(example.question, example.passages).ids
         return len(prompt_ids) + len(_encode_whole(self.tokenizer, example.response)[0]) <= self.max_length
 
     def _check_length(self, prompt: int, response: int) -> None:
@@ -145,7 +160,7 @@ class Renderer:
     def _room(self, example: Example) -> int:
         """Tokens left for passages beside everything else."""
         limit = self.max_length or 0
-        bare, _ = self._prompt(example.question, ("x",))
+        bare = self._prompt(example.question, ("x",)).ids
         response = _encode_whole(self.tokenizer, example.response)[0]
         room = limit - len(bare) - len(response) - _SPARE
         if room < 2 * _SPARE:
@@ -178,18 +193,24 @@ class Renderer:
         """Drop trailing passages of a random document, or halve the last one, until it fits."""
         kept = list(passages)
         while self.max_length is not None and kept:
-            ids, _ = self._prompt(question, kept)
-            if len(ids) + response <= self.max_length:
+            if len(self._prompt(question, kept).ids) + response <= self.max_length:
                 break
             kept = kept[:-1] if len(kept) > 1 else [part for part in (kept[0][: len(kept[0]) // 2],) if part]
         return kept
 
-    def _prompt(self, question: str, passages: Sequence[str]) -> tuple[Ids, list[Segment]]:
+    def _prompt(self, question: str, passages: Sequence[str]) -> _Prompt:
         text, parts = self._render(self.template.pieces(question, passages))
         untrusted = [(part.start, part.end) for part in parts if part.kind in ("passage", "question")]
         ids, offsets = encode(self.tokenizer, text, untrusted)
         begin = [] if getattr(self.tokenizer, "chat_template", None) else self._begin_ids()
-        return np.asarray([*begin, *ids], dtype=np.int64), _segments(len(begin), offsets, parts)
+        segments = _segments(len(begin), offsets, parts)
+        origins = {part.index: part.origin for part in parts if part.kind == "passage"}
+        inside = tuple(
+            np.clip(offsets[s.start - len(begin) : s.end - len(begin)] - origins[s.index], 0, len(passages[s.index]))
+            for s in segments
+            if s.kind == "passage"
+        )
+        return _Prompt(np.asarray([*begin, *ids], dtype=np.int64), segments, inside)
 
     def _render(self, pieces: Sequence[Piece]) -> tuple[str, list[_Part]]:
         """Render the prompt; returns it and what its characters are."""
@@ -206,7 +227,7 @@ class Renderer:
         parts = [_Part("system", 0, start)]
         for piece in pieces:
             stop = position + len(piece.text)
-            parts.append(_Part(piece.kind, _clip(position, start, end), _clip(stop, start, end), piece.index))
+            parts.append(_Part(piece.kind, _clip(position, start, end), _clip(stop, start, end), piece.index, position))
             position = stop
         return text, [*parts, _Part("instruction", end, header), _Part("header", header, len(text))]
 
