@@ -59,7 +59,24 @@ class AttentionObserver(Protocol):
         """Called once per attention layer, in order of execution."""
 
 
+class AttentionEditor(Protocol):
+    """Changes what attention layers return while they run."""
+
+    def edit(self, call: AttentionCall, value: Tensor, output: Tensor) -> Tensor:
+        """Called once per attention layer, in order of execution.
+
+        Args:
+            call: What the layer was called with.
+            value: (batch, key head, key, channel).
+            output: (batch, query row, head, channel), what the layer would return.
+
+        Returns:
+            What takes the place of ``output``; it may be the same tensor, changed.
+        """
+
+
 _OBSERVER: ContextVar[AttentionObserver | None] = ContextVar("groundscope_attention_observer", default=None)
+_EDITOR: ContextVar[AttentionEditor | None] = ContextVar("groundscope_attention_editor", default=None)
 
 
 @contextmanager
@@ -70,6 +87,16 @@ def observing(observer: AttentionObserver) -> Iterator[None]:
         yield
     finally:
         _OBSERVER.reset(token)
+
+
+@contextmanager
+def editing(editor: AttentionEditor) -> Iterator[None]:
+    """Let ``editor`` change what the attention layers that run inside the block return, in this thread or task only."""
+    token = _EDITOR.set(editor)
+    try:
+        yield
+    finally:
+        _EDITOR.reset(token)
 
 
 def current_observer() -> AttentionObserver | None:
@@ -172,9 +199,11 @@ def _attention(
     if observer is not None:
         observer.attention(call)
     if call.softcap is not None or call.sinks is not None:
-        return _output_from_weights(call, value), None
-    output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
-    return output, None
+        output = _output_from_weights(call, value)
+    else:
+        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    editor = _EDITOR.get()
+    return (output if editor is None else editor.edit(call, value, output)), None
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)
