@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +44,7 @@ def convert(
     One record per answer, with code-point offsets that were checked against the text. A record that cannot be
     read is reported with its place and reason.
     """
-    from groundscope.data.jsonl import BadRecord
+    from groundscope.data.jsonl import BadRecord, record_line
     from groundscope.data.loaders.registry import read_examples
 
     if output is not None:
@@ -56,13 +55,15 @@ def convert(
     written, bad = 0, 0
     with _writer(output) as stream:
         for record in records:
-            if isinstance(record, BadRecord):
+            try:
+                if isinstance(record, BadRecord):
+                    raise InputError(f"record {record.line}: {record.error}")
+                stream.write(record_line(record.to_dict()))
+                written += 1
+            except InputError as exc:
                 bad += 1
                 if bad <= _SHOWN:
-                    note(f"record {record.line}: {record.error}")
-                continue
-            stream.write(json.dumps(record.to_dict(), ensure_ascii=False, allow_nan=False) + "\n")
-            written += 1
+                    note(str(exc))
     if bad > _SHOWN:
         note(f"... and {bad - _SHOWN} more")
     note(f"{written} written" + (f", {bad} not readable." if bad else "."))

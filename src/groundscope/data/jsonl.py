@@ -13,7 +13,7 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -81,6 +81,20 @@ def read_records(path: str | Path, name: str | None = None) -> Iterator[Example 
                 else:
                     seen[key] = number
             yield record
+
+
+def record_line(record: Mapping[str, Any]) -> str:
+    """Return a record as one line of JSON, line end included.
+
+    Raises:
+        InputError: If it holds NaN, infinity or text that no UTF-8 file can hold.
+    """
+    try:
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+        line.encode("utf-8")
+    except ValueError as exc:
+        raise InputError(f"The record {record.get('id')!r} cannot be written as JSON: {exc}.") from exc
+    return line
 
 
 def count_lines(path: str | Path) -> int:

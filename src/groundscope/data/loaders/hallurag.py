@@ -20,7 +20,7 @@ from groundscope.data.loaders.objects import convert_files, flag_of, text_field
 from groundscope.errors import InputError
 from groundscope.example import Example, Label
 
-_CHUNK = re.compile(r"^### Chunk (\d+): ", re.MULTILINE)
+_CHUNK = re.compile(r"(?:^|^Context: )### Chunk (\d+): ", re.MULTILINE)
 _SPLITS = {"train": "train", "val": "dev", "test": "test"}
 _KEPT = ("quantization", "answerable", "chunk_size", "chunks_per_prompt", "prompt_template_name")
 

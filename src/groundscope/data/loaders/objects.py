@@ -153,9 +153,8 @@ def _array_items(first: bytes, stream: BinaryIO) -> Iterator[tuple[int, Any | Ba
             if text.take_if("]") or text.ended:
                 return
             value = text.decode(decoder)
-        except UnicodeDecodeError as exc:
-            yield number, BadRecord(number, f"Not valid UTF-8: {exc.reason}. Nothing after this item can be read.")
-            return
+        except UnicodeEncodeError:
+            value = BadRecord(number, "Not valid UTF-8.")
         except (ValueError, RecursionError, EOFError, OSError) as exc:
             reason = exc.msg if isinstance(exc, json.JSONDecodeError) else exc
             yield number, BadRecord(number, f"Not valid JSON: {reason}. Nothing after this item can be read.")
@@ -167,7 +166,8 @@ class _Text:
     """A stream as text of which only the part that is being looked at is kept."""
 
     def __init__(self, first: bytes, stream: BinaryIO) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        # Bytes that are not UTF-8 travel as lone surrogates, so that they cost one item and not the rest.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._stream = stream
         self._kept = self._decoder.decode(first)
         self._at = 0
@@ -199,7 +199,8 @@ class _Text:
                     raise
                 size = len(self._kept)  # twice as much each time, so that long items are not parsed too often
             else:
-                self._at = end
+                start, self._at = self._at, end
+                self._kept[start:end].encode()
                 return value
 
     def _more(self, size: int) -> bool:
