@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ class Detector(ABC):
         needs_training: Whether it must be fitted before it scores.
         aggregation: How token scores become the response score, in words.
         window: Tokens over which span scores are averaged before spans are cut out of them.
+        level: ``token``, or ``response`` where all tokens of a response get the same score.
         costs_more: Whether it needs more than the planned passes: samples, questions or another model.
         documents: Random documents it compares with, where it compares at all.
         match_length: Whether these are to be about as long as the passages.
@@ -46,6 +47,7 @@ class Detector(ABC):
     aggregation: ClassVar[str] = "mean over tokens"
     window: ClassVar[int] = 16
     neutral: ClassVar[float | None] = None
+    level: ClassVar[Literal["token", "response"]] = "token"
     costs_more: ClassVar[bool] = False
     documents: int = 1
     match_length: bool = False
@@ -132,10 +134,11 @@ def check_detector(owner: str, given: object) -> Detector:
         raise InputError(f"{wanted} Got a {type(given).__name__} whose 'name' or 'aggregation' is no string.")
     check_count(type(given).__name__, "window", given.window)
     try:
-        signals = given.signals
+        signals, own = given.signals, given.own_signals
     except Exception as exc:  # whatever a foreign detector raises
         raise InputError(f"The detector {given.name!r} cannot say which signals it reads: {describe(exc)}.") from exc
-    check_signals(signals)
+    if signals != () or not own:
+        check_signals(signals)
     return given
 
 

@@ -81,6 +81,7 @@ def trace_layouts(
     Raises:
         GroundscopeError: See :meth:`groundscope.lm.language_model.LanguageModel.trace`.
     """
+    check_signals(signals)
     traces = []
     for result in trace_each(lm, layouts, signals, batch_size=batch_size, padding_side=padding_side):
         if isinstance(result, GroundscopeError):
@@ -99,12 +100,14 @@ def trace_each(
 ) -> list[Trace | GroundscopeError]:
     """Like :func:`trace_layouts`, but an example that fails yields its error and harms no other.
 
+    With ``()`` for ``signals`` nothing is read: the traces wait for what detectors gather themselves.
+
     Raises:
         InputError: If an argument has the wrong type.
         UnknownNameError: If a signal is not known.
         UnsupportedModelError: If the model cannot yield one of them.
     """
-    requested = check_signals(signals)
+    requested = () if signals == () else check_signals(signals)
     check_choice("trace", "padding_side", padding_side, ("right", "left"))
     check_count("trace", "batch_size", batch_size)
     layouts = check_layouts(layouts)
@@ -139,7 +142,7 @@ class _Engine:
             lm.anatomy.require(source, lm.name)
         if "contrast" in sources or "lens" in sources:
             lm.anatomy.require("output", lm.name)
-        self._needs_model = sources != {"layout"}
+        self._needs_model = bool(sources - {"layout"})
         # The log probability under the random document needs no look at the passages.
         self._compares = any(mmd_form(name) is not None for name in signals)
         self._needs_own_pass = bool(sources - {"layout", "contrast"}) or self._compares
