@@ -39,7 +39,7 @@ def build_tiny_tokenizer():
     )
 
 
-def build_tiny_llama(vocabulary: int, context: int = TINY_CONTEXT):
+def build_tiny_llama(vocabulary: int, context: int = TINY_CONTEXT, layers: int = 3, heads: int = 4):
     """A llama of three layers whose attention, norms and biases are anything but uniform."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -50,8 +50,8 @@ def build_tiny_llama(vocabulary: int, context: int = TINY_CONTEXT):
         vocab_size=vocabulary,
         hidden_size=32,
         intermediate_size=48,
-        num_hidden_layers=3,
-        num_attention_heads=4,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
         num_key_value_heads=2,
         max_position_embeddings=context,
         pad_token_id=0,

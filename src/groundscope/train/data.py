@@ -98,6 +98,7 @@ def open_data(
     *,
     progress: Progress | None = None,
     limit: int | None = None,
+    only_labelled: bool = True,
 ) -> OpenedData:
     """Return the traced examples of a trace store, or let a model read a file of records.
 
@@ -107,6 +108,7 @@ def open_data(
         options: How a file is read; a store was read already.
         progress: Wraps the examples of a file, told their number, to show how far it is.
         limit: Only the first so many records.
+        only_labelled: Whether records that nobody labelled are left out.
 
     Raises:
         InputError: If there is nothing to read, or a store lacks a signal or was read by another model.
@@ -125,7 +127,10 @@ def open_data(
         unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in store.unread]
         return OpenedData(store.read(signals)[:limit], unread)
     opened = OpenedData()
-    examples = list(labelled(records(source, opened.bad, limit)))
+    found = records(source, opened.bad, limit)
+    examples = list(labelled(found) if only_labelled else found)
+    if not examples:
+        raise InputError(f"{str(source)!r} holds no usable {'labelled ' if only_labelled else ''}records.")
     reader = (options or ReadingOptions()).reader(detectors)
     for result in reader.read_many(progress(examples, len(examples)) if progress else examples, examples[:OTHERS]):
         if isinstance(result, TracedExample):

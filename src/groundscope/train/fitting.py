@@ -130,7 +130,7 @@ def train_detector(
     for held in () if test is None else (train, dev):
         check_disjoint(held, test or ())
     detector.fit(train, dev)
-    unmet = _draw_lines(detector, dev, goal)
+    unmet = draw_lines(detector, dev, goal)
     measured = dev if test is None else test
     return Training(
         detector=detector,
@@ -144,11 +144,15 @@ def train_detector(
     )
 
 
-def _draw_lines(detector: LearnedDetector, dev: Traced, objective: Objective) -> tuple[str, ...]:
-    """Set the detector's threshold; returns the levels at which the objective was not met."""
+def draw_lines(detector: LearnedDetector, dev: Traced, objective: Objective) -> tuple[str, ...]:
+    """Set a fitted detector's threshold; returns the levels at which the objective was not met.
+
+    Raises:
+        InputError: If the examples are of one class.
+    """
     scores = [score_example(detector, item) for item in dev]
     lines = choose_lines(Truth(dev), scores, np.arange(len(dev)), objective)
-    if lines.response is None:  # both classes are there: fit looked
+    if lines.response is None:
         raise InputError("No threshold can be chosen: the examples held back are of one class.")
     span = lines.span
     if span is None:
