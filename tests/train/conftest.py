@@ -9,7 +9,7 @@ import groundscope as gs
 from groundscope.detectors.registry import from_name
 from groundscope.reading import Reader
 
-WORDS = "tower honey river paris bees engineers mountains sea company nectar north stands built".split()
+WORDS = ("tower", "honey", "river", "paris", "bees", "engineers", "mountains", "sea", "nectar", "north", "stands")
 SIGNALS = ("lookback_ratio", "aggtruth_sum", "passage_percentage", "hidden_state_1")
 
 

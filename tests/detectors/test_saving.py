@@ -1,0 +1,130 @@
+import json
+
+import numpy as np
+import pytest
+
+import groundscope as gs
+from detectors.saved import fitted
+from groundscope.detectors.learned import LearnedDetector
+from groundscope.detectors.registry import from_name
+from groundscope.detectors.saving import ARRAYS, CARD, CONFIG, load_detector, resolve_detector, save_detector
+from groundscope.errors import InputError, MismatchError, PrerequisiteError, UnknownNameError
+from groundscope.verdict import Threshold
+
+
+@pytest.fixture(scope="module")
+def detector(tiny):
+    return fitted(tiny)
+
+
+def test_a_loaded_detector_is_the_one_that_was_saved(detector, tmp_path):
+    detector.threshold_ = Threshold(0.4, 0.6, "a test")
+    save_detector(detector, tmp_path / "d", "# card\n")
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {CONFIG, ARRAYS, CARD}
+    got = load_detector(tmp_path / "d")
+    assert type(got) is type(detector) and got.get_params() == detector.get_params()
+    assert got.threshold_ == detector.threshold_ and got.trained_on_ == detector.trained_on_
+    assert got.fingerprint_ == json.loads(json.dumps(detector.fingerprint_))
+    for name, array in detector.state()[0].items():
+        np.testing.assert_array_equal(got.state()[0][name], array)
+    assert (tmp_path / "d" / CARD).read_text() == "# card\n"
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_nothing_in_the_folder_can_run(detector, tmp_path):
+    save_detector(detector, tmp_path / "d")
+    for path in (tmp_path / "d").iterdir():
+        raw = path.read_bytes()
+        assert not raw.startswith((b"\x80", b"PK")) and b"pickle" not in raw and b"__reduce__" not in raw
+
+
+def test_saving_again_replaces_a_detector_and_nothing_else(detector, tmp_path):
+    save_detector(detector, tmp_path / "d", "one")
+    save_detector(detector, tmp_path / "d", "two")
+    assert (tmp_path / "d" / CARD).read_text() == "two"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years")
+    with pytest.raises(InputError, match="no saved detector"):
+        save_detector(detector, tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "years"
+
+
+def test_a_failure_leaves_the_old_one(detector, tmp_path, monkeypatch):
+    save_detector(detector, tmp_path / "d", "old")
+
+    def full(*_a, **_k):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    with pytest.raises(PrerequisiteError, match="No space left"):
+        save_detector(detector, tmp_path / "d", "new")
+    assert (tmp_path / "d" / CARD).read_text() == "old" and load_detector(tmp_path / "d").is_fitted
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+def test_an_unfitted_detector_is_neither_saved_nor_used(tiny, tmp_path):
+    with pytest.raises(PrerequisiteError, match="must learn before it scores"):
+        save_detector(from_name("lookback-lens"), tmp_path / "d")
+    with pytest.raises(PrerequisiteError, match="groundscope train lookback-lens"):
+        gs.Scope(tiny, "lookback-lens")
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / CONFIG).unlink(), "lacks detector.json"),
+        (lambda d: (d / ARRAYS).unlink(), "lacks detector.safetensors"),
+        (lambda d: (d / CONFIG).write_text("{"), "damaged"),
+        (lambda d: (d / CONFIG).write_text("[]"), "format"),
+        (lambda d: (d / ARRAYS).write_bytes((d / ARRAYS).read_bytes()[:40]), "damaged"),
+        (lambda d: _edit(d, format=99), "format 99"),
+        (lambda d: _edit(d, params={"nonsense": 1}), "nonsense"),
+        (lambda d: _edit(d, facts={}), "damaged"),
+        (lambda d: _edit(d, fingerprint=None), "damaged"),
+        (lambda d: _edit(d, threshold={"x": 1}), "damaged"),
+        (lambda d: _edit(d, detector="lookback-lenss"), "Did you mean 'lookback-lens'"),
+        (lambda d: _edit(d, detector="contrast", params={}), "does not learn"),
+    ],
+)
+def test_a_damaged_folder_is_refused(detector, tmp_path, damage, message):
+    save_detector(detector, tmp_path / "d")
+    damage(tmp_path / "d")
+    with pytest.raises(InputError, match=message):
+        load_detector(tmp_path / "d")
+
+
+def _edit(folder, **changes):
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | changes))
+
+
+def test_another_model_or_template_is_refused(detector, tiny, make_tiny, tmp_path):
+    save_detector(detector, tmp_path / "d")
+    path = str(tmp_path / "d")
+    copy = make_tiny(name="a copy under another name")
+    assert gs.Scope(copy, path).detector.is_fitted
+    with pytest.raises(MismatchError, match="heads was 4, is 8"):
+        gs.Scope(make_tiny(name="x", heads=8), path)
+    with pytest.raises(MismatchError, match="template"):
+        gs.Scope(tiny, path, template=gs.PromptTemplate(system="Be brief."))
+    other = make_tiny(name="y")
+    next(other.model.parameters()).data.mul_(1.5)
+    with pytest.raises(MismatchError, match="weights"):
+        gs.Scope(other, path)
+
+
+def test_names_win_over_folders(detector, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_detector(detector, tmp_path / "entropy")
+    assert not isinstance(resolve_detector("entropy"), LearnedDetector)
+    assert resolve_detector("./entropy").is_fitted
+    with pytest.raises(UnknownNameError, match="Did you mean 'entropy'"):
+        resolve_detector("entropyy")
+
+
+def test_a_class_loads_only_its_own(detector, tmp_path):
+    save_detector(detector, tmp_path / "d")
+    assert type(detector).from_pretrained(tmp_path / "d").is_fitted
+    with pytest.raises(InputError, match="no AggTruth"):
+        type(from_name("aggtruth")).from_pretrained(tmp_path / "d")
