@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from filelock import FileLock, Timeout
 
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.verdict import Verdict
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 RunState = Literal["new", "partial", "complete"]
 _START_AGAIN = "Choose another -o, or pass --overwrite to start again."
@@ -72,7 +75,7 @@ def read_verdicts(path: str | Path) -> Iterator[Verdict]:
     Raises:
         InputError: If a line is not a verdict.
     """
-    for number, record in _records(Path(path)):
+    for number, record in run_records(Path(path)):
         try:
             yield Verdict.from_dict(record)
         except InputError as exc:
@@ -93,7 +96,7 @@ def finished_records(path: str | Path) -> dict[str, FinishedRecord]:
         return {}
     _cut_unfinished_line(path)
     finished = {}
-    for number, record in _records(path):
+    for number, record in run_records(path):
         if record.get("id") is None or "outcome" not in record:
             raise InputError(f"{path}, line {number} is not a verdict. {_START_AGAIN}")
         finished[str(record["id"])] = FinishedRecord(record["outcome"], record.get("flagged"))
@@ -139,39 +142,30 @@ def recorded_run(path: str | Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-class VerdictWriter:
-    """Append verdicts to ``path.partial`` and rename it to ``path`` at the end. A context manager.
+class RunWriter:
+    """Append records to ``path.partial`` and rename it to ``path`` at the end. A context manager.
 
     Entering resumes what an earlier run with the same settings left (:func:`run_state` is asked again, under
     a lock). Leaving without :meth:`finish` keeps the partial file.
 
     Args:
         path: The final name of the output.
-        settings: Whatever decides what the verdicts say; plain JSON values.
-        include_context: Whether to write question and passages too.
+        settings: Whatever decides what the records say; plain JSON values.
         overwrite: Whether to discard what an earlier run made.
 
     Attributes:
         finished: The records that an earlier run has done, by id.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        settings: Mapping[str, Any],
-        *,
-        include_context: bool = False,
-        overwrite: bool = False,
-    ) -> None:
+    def __init__(self, path: str | Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path = Path(path)
         self.settings = settings
-        self.include_context = include_context
         self.overwrite = overwrite
         self.finished: dict[str, FinishedRecord] = {}
         self._lock = FileLock(f"{self.path}.lock", timeout=0)
         self._stream: BinaryIO | None = None
 
-    def __enter__(self) -> VerdictWriter:
+    def __enter__(self) -> Self:
         """Take the lock, resume or start.
 
         Raises:
@@ -214,18 +208,16 @@ class VerdictWriter:
             self._stream.close()
         self._release()
 
-    def write(self, verdict: Verdict) -> None:
-        """Append one verdict and hand it to the operating system at once.
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        """Append one record, which has an ``id`` and an ``outcome``, and hand it to the operating system at once.
 
         Raises:
-            InputError: If the verdict has no id: a resumed run could not tell that it is done.
             PrerequisiteError: If the disk is full or gone; what was written before stays.
         """
-        if verdict.id is None:
-            raise InputError("A verdict needs an id to be written. Got id=None; give the Example an id.")
         if self._stream is None:
-            raise InputError("A VerdictWriter must be entered ('with VerdictWriter(...) as writer') before write().")
-        line = json.dumps(verdict.to_dict(self.include_context), ensure_ascii=False, allow_nan=False)
+            name = type(self).__name__
+            raise InputError(f"A {name} must be entered ('with {name}(...) as writer') before write().")
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False)
         try:
             self._stream.write(line.encode("utf-8") + b"\n")
             self._stream.flush()
@@ -247,7 +239,8 @@ class VerdictWriter:
                 than those lines; it must write atomically.
         """
         if self._stream is None:
-            raise InputError("A VerdictWriter must be entered ('with VerdictWriter(...) as writer') before finish().")
+            name = type(self).__name__
+            raise InputError(f"A {name} must be entered ('with {name}(...) as writer') before finish().")
         partial = partial_path(self.path)
         os.fsync(self._stream.fileno())
         self._stream.close()
@@ -270,6 +263,39 @@ class VerdictWriter:
         self._lock.release()
 
 
+class VerdictWriter(RunWriter):
+    """A :class:`RunWriter` of verdicts.
+
+    Args:
+        path: The final name of the output.
+        settings: Whatever decides what the verdicts say; plain JSON values.
+        include_context: Whether to write question and passages too.
+        overwrite: Whether to discard what an earlier run made.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        settings: Mapping[str, Any],
+        *,
+        include_context: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        super().__init__(path, settings, overwrite=overwrite)
+        self.include_context = include_context
+
+    def write(self, verdict: Verdict) -> None:
+        """Append one verdict and hand it to the operating system at once.
+
+        Raises:
+            InputError: If the verdict has no id: a resumed run could not tell that it is done.
+            PrerequisiteError: If the disk is full or gone; what was written before stays.
+        """
+        if verdict.id is None:
+            raise InputError("A verdict needs an id to be written. Got id=None; give the Example an id.")
+        self.write_record(verdict.to_dict(self.include_context))
+
+
 def replace_text(path: Path, text: str) -> None:
     """Write a small text file so that no reader ever sees half of it."""
     temporary = path.with_name(f"{path.name}{_temporary_suffix()}")
@@ -284,7 +310,12 @@ def _temporary_suffix() -> str:
     return f".{os.getpid()}.tmp"
 
 
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def run_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, record) of a file that a :class:`RunWriter` writes or wrote.
+
+    Raises:
+        InputError: If a line is not a JSON object.
+    """
     with path.open("rb") as stream:
         for number, raw in enumerate(stream, start=1):
             try:
