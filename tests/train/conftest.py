@@ -9,7 +9,8 @@ import groundscope as gs
 from groundscope.detectors.registry import from_name
 from groundscope.reading import Reader
 
-WORDS = ("tower", "honey", "river", "paris", "bees", "engineers", "mountains", "sea", "nectar", "north", "stands")
+WORDS = ("tower", "honey", "river", "paris", "bees", "engineers", "mountains", "sea", "nectar", "company",
+         "north", "stands", "built")  # fmt: skip
 SIGNALS = ("lookback_ratio", "aggtruth_sum", "passage_percentage", "hidden_state_1")
 
 

@@ -77,8 +77,16 @@ def test_a_detector_knows_what_it_has_seen(traced):
 def test_the_card_says_what_was_done(traced):
     result = train_detector(_hidden(), traced[:24], traced[24:32], traced[32:])
     card = model_card(result, traced[:32], ["data.jsonl"])
-    for text in ("# hidden-state for tiny", "24 examples (12 hallucinated) from 12 sources", "data.jsonl",
-                 "made 32", "control: word novelty", "| response | **hidden-state** | 8 | 4 | 1.000", "decided nothing"):  # fmt: skip
+    texts = (
+        "# hidden-state for tiny",
+        "24 examples (12 hallucinated) from 12 sources",
+        "data.jsonl",
+        "made 32",
+        "control: word novelty",
+        "| response | **hidden-state** | 8 | 4 | 1.000",
+        "decided nothing",
+    )
+    for text in texts:
         assert text in card
     assert "flattering" in model_card(train_detector(_hidden(), traced), traced, ["d"])
 
