@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from groundscope._version import __version__
-from groundscope.cli import audit, convert, detectors, doctor, extract, models, score, train, transfer
+from groundscope.cli import audit, convert, detectors, doctor, extract, models, score, train, transfer, validate
 from groundscope.cli.console import (
     EXIT_CLOSED_PIPE,
     EXIT_FAULT,
@@ -103,6 +103,7 @@ app.command("score", epilog=score.EPILOG)(score.score)
 app.command("extract")(extract.extract)
 app.command("train")(train.train)
 app.command("transfer")(transfer.transfer)
+app.command("validate")(validate.validate)
 app.command("convert", epilog=convert.EPILOG)(convert.convert)
 app.command("audit", epilog=audit.EPILOG)(audit.audit)
 app.command("detectors")(detectors.detectors)

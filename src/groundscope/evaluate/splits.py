@@ -16,6 +16,7 @@ import numpy.typing as npt
 from groundscope.detectors.base import check_share
 from groundscope.detectors.learned import check_disjoint
 from groundscope.errors import InputError, check_count
+from groundscope.example import Example
 from groundscope.learn.labels import response_label
 from groundscope.trace.traced import Traced
 
@@ -35,6 +36,11 @@ class Split:
 
 def sources(data: Traced) -> list[str]:
     """Return a name per example that is the same for all that share a source."""
+    return example_sources([item.example for item in data])
+
+
+def example_sources(data: Sequence[Example]) -> list[str]:
+    """Return the same for examples that nobody has read."""
     parent = list(range(len(data)))
 
     def root(index: int) -> int:
@@ -45,7 +51,7 @@ def sources(data: Traced) -> list[str]:
 
     first: dict[str, int] = {}
     for index, item in enumerate(data):
-        for key in _keys(item.example.group, item.example.passages):
+        for key in _keys(item.group, item.passages):
             other = root(first.setdefault(key, index))
             mine = root(index)
             parent[max(mine, other)] = min(mine, other)
