@@ -6,27 +6,25 @@ hash, so that even text that slipped through the escaping could neither run nor 
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import html
 import itertools
 import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 
 from groundscope._version import __version__
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.example import Label
 from groundscope.report.excerpts import Excerpts
-from groundscope.report.safe_text import escape_name, split_hidden, visible
+from groundscope.report.pages import asset, digest, environment
+from groundscope.report.safe_text import escape_name, split_hidden
 from groundscope.report.scale import Scale
 from groundscope.report.segments import Segment, cut_response
 from groundscope.report.wording import excerpt, headline, number, percent
@@ -61,9 +59,9 @@ def render_page(
     by_position = _labels_by_position(labels, len(verdicts))
     views = [_view(index, verdict, by_position.get(index)) for index, verdict in enumerate(verdicts)]
     kinds = Counter(view["head"].kind for view in views)
-    css, script = _asset("page.css"), _asset("page.js")
+    css, script = asset("page.css"), asset("page.js")
     policy = (
-        f"default-src 'none'; style-src '{_digest(css)}'; script-src '{_digest(script)}'; "
+        f"default-src 'none'; style-src '{digest(css)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     return _template().render(
@@ -237,26 +235,6 @@ def _number_or_none(score: float | None) -> str | None:
 
 @functools.cache
 def _template() -> Template:
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        # Markup is our own; any other string may be a stranger's.
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    environment.filters |= {
-        "split_hidden": split_hidden,
-        "escape_name": escape_name,
-        "ord": ord,
-        "number": number,
-        "percent": percent,
-    }
-    return environment.from_string(_asset("page.html.jinja"))
-
-
-@functools.cache
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return environment(
+        split_hidden=split_hidden, escape_name=escape_name, ord=ord, number=number, percent=percent
+    ).from_string(asset("page.html.jinja"))
