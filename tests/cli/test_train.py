@@ -1,0 +1,125 @@
+"""extract, train, score, transfer: the way of a detector, on real tiny models in folders."""
+
+import gzip
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from groundscope.cli.main import app
+from groundscope.trace.store import TraceStore, shards
+from train.conftest import make_examples
+
+
+@pytest.fixture(scope="module")
+def folders(make_tiny, tmp_path_factory):
+    """Two models of unlike shape, and labelled data for them."""
+    place = tmp_path_factory.mktemp("models")
+    for name, shape in (("a", {}), ("b", {"layers": 2, "heads": 8})):
+        lm = make_tiny(name=name, **shape)
+        lm.model.save_pretrained(place / name)
+        lm.tokenizer.save_pretrained(place / name)
+    lines = [json.dumps(example.to_dict()) for example in make_examples(24)]
+    refusal = {"id": "refusal", "question": "q", "context": "c", "response": "I don't know.", "hallucinated": False}
+    lines += ["{broken", json.dumps(refusal)]
+    (place / "data.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    return place
+
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def store(folders):
+    run("extract", folders / "data.jsonl.gz", "-o", folders / "traces", "--model", folders / "a",
+        "--detector", "lookback-lens", "--detector", "contrast", code=3)  # fmt: skip
+    return folders / "traces"
+
+
+@pytest.fixture(scope="module")
+def trained(folders, store):
+    run("train", "lookback-lens", "--train", store, "-o", folders / "probe", "-p", "units=response", "-p", "C=10")
+    return folders / "probe"
+
+
+def test_extraction_keeps_what_could_be_read_and_says_what_not(folders, store):
+    kept = TraceStore(store)
+    assert len(kept) == 24 and set(kept.signals) == {"lookback_ratio", "token_logprob", "token_logprob_contrast"}
+    assert [item["outcome"] for item in kept.unread] == ["no_answer"]
+    done = run("extract", folders / "data.jsonl.gz", "-o", store, "--model", folders / "a",
+               "--detector", "lookback-lens", "--detector", "contrast", code=3)  # fmt: skip
+    assert "24 traces" in done.stderr and "1 no_answer" in done.stderr and "line 25" in done.stderr
+    assert len(shards(store)) == 1  # nothing was read again
+
+
+def test_training_writes_a_detector_and_its_card(trained):
+    assert {path.name for path in trained.iterdir()} == {"detector.json", "detector.safetensors", "README.md"}
+    config = json.loads((trained / "detector.json").read_text())
+    assert config["params"]["units"] == "response" and config["params"]["C"] == 10
+    assert config["threshold"]["source"].endswith("for the objective f1")
+    card = (trained / "README.md").read_text()
+    assert "control: response length" in card and "traces" in card and "12 hallucinated" not in card.split("## Data")[0]
+
+
+def test_training_from_text_and_from_traces_is_the_same(folders, store):
+    found = []
+    for source, more in ((folders / "data.jsonl.gz", ["--model", folders / "a"]), (store, [])):
+        folder = folders / f"same-{len(found)}"
+        done = run("train", "lookback-lens", "--train", source, "-o", folder, "--format", "json", *more)
+        found.append(json.loads(done.stdout))
+    for one, other in zip(found[0]["figures"], found[1]["figures"], strict=True):
+        assert one["name"] == other["name"] and abs(one["auroc"]["value"] - other["auroc"]["value"]) < 0.05
+
+
+def test_a_trained_detector_scores_and_refuses_other_models(folders, trained):
+    arguments = ["score", "--passage", "Bees make honey.", "--response", "Bees stand in Paris.", "--detector", trained]
+    done = run(*arguments, "--model", folders / "a", "--format", "json", "--exit-zero")
+    verdict = json.loads(done.stdout)
+    assert verdict["detector"] == "lookback-lens" and 0 <= verdict["score"] <= 1
+    assert "held-out" in verdict["threshold"]["source"]
+    done = run(*arguments, "--model", folders / "b", code=2)
+    assert "learnt from traces of" in done.stderr and "groundscope transfer" in done.stderr
+
+
+def test_transfer_makes_a_probe_for_the_other_model(folders, trained):
+    done = run("transfer", trained, "--data", folders / "data.jsonl.gz", "--to", folders / "b", "-o", folders / "moved",
+               "--dev", folders / "data.jsonl.gz", "--format", "json")  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["units"] == 48 and report["features"] == 16 and -10 < report["r2"] <= 1
+    done = run("score", "--passage", "Bees make honey.", "--response", "Bees stand in Paris.", "--detector",
+               folders / "moved", "--model", folders / "b", "--format", "json", "--exit-zero")  # fmt: skip
+    assert json.loads(done.stdout)["detector"] == "lookback-lens"
+    assert "carried over from" in (folders / "moved" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "lookback-lenss", "--train", "{data}", "-o", "{out}"], "Did you mean 'lookback-lens'"),
+        (["train", "contrast", "--train", "{data}", "-o", "{out}"], "does not learn"),
+        (["train", "lookback-lens", "--train", "{data}", "-o", "{out}", "-p", "C"], "NAME=VALUE"),
+        (["train", "lookback-lens", "--train", "{data}", "-o", "{out}", "-p", "C=-1"], "'C'"),
+        (["train", "lookback-lens", "--train", "{data}", "-o", "{out}", "-p", "D=1"], "Its parameters: context"),
+        (["train", "lookback-lens", "--train", "{data}", "-o", "{out}", "--objective", "f2"], "objective must be"),
+        (["train", "lookback-lens", "--train", "nowhere.jsonl", "-o", "{out}"], "cannot be read"),
+        (["train", "lookback-lens", "--train", "{data}", "-o", "{models}/a"], "no saved detector"),
+        (["train", "aggtruth", "--train", "{store}", "-o", "{out}"], "lacks the signals aggtruth_sum"),
+        (["train", "lookback-lens", "--train", "{store}", "--dev", "{store}", "-o", "{out}"], "must not share"),
+        (["train", "lookback-lens", "--train", "{store}", "-o", "{out}", "--model", "other"], "was read by"),
+        (["transfer", "{models}/a", "--data", "{data}", "--to", "x", "-o", "{out}"], "lacks detector.json"),
+        (["transfer", "{probe}", "--data", "{data}", "-o", "{out}"], "either --to MODEL or --target"),
+        (["extract", "{data}", "-o", "{models}/a"], "no trace store"),
+        (["extract", "{data}", "-o", "{out}", "--signal", "lookback", "--model", "{models}/a"], "Did you mean"),
+        (["extract", "nowhere.jsonl", "-o", "{out}"], "cannot be read"),
+    ],
+)
+def test_wrong_use_is_refused_and_leaves_nothing(folders, store, trained, tmp_path, arguments, message):
+    names = {"data": folders / "data.jsonl.gz", "out": tmp_path / "out", "models": folders, "store": store}
+    done = run(*(str(item).format(probe=trained, **names) for item in arguments), code=2)
+    assert message in " ".join(done.stderr.split())
+    assert not (tmp_path / "out").exists()
