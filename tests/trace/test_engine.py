@@ -133,6 +133,8 @@ def _check_ranges(trace: gs.Trace) -> None:
         "passage_percentage": shares,
         "aggtruth_cosine": (-1, 1),
         "external_context_score": (-1, 1),
+        "chunk_context_score": (-1, 1),
+        "response_chunk": (0, 0),
         "aggtruth_entropy": (0, math.log2(trace.layout.passage_tokens + 1)),
         "aggtruth_js": (0, math.sqrt(math.log(2))),
         "parametric_knowledge_score": (0, math.log(2)),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from groundscope.example import Example
     from groundscope.lm.language_model import LanguageModel
     from groundscope.lm.layout import Layout
+    from groundscope.text.chunks import ChunkConfig
     from groundscope.trace.trace import FloatArray, Trace
 
 Scores = npt.NDArray[np.float64]
@@ -56,6 +57,11 @@ class Detector(ABC):
     @abstractmethod
     def signals(self) -> tuple[str, ...]:
         """Names of the signals that it reads."""
+
+    @property
+    def chunking(self) -> ChunkConfig | None:
+        """How passages and response are cut into chunks for it; ``None`` if it reads no chunks."""
+        return None
 
     @property
     def own_signals(self) -> tuple[str, ...]:

@@ -19,12 +19,22 @@ ENTRY_POINTS = "groundscope.detectors"
 _BUILT_IN = {
     "aggtruth": "groundscope.detectors.aggtruth:AggTruth",
     "contrast": "groundscope.detectors.contrast:Contrast",
+    "eigenscore": "groundscope.detectors.sampled:EigenScore",
+    "energy": "groundscope.detectors.uncertainty:Energy",
     "entropy": "groundscope.detectors.uncertainty:Entropy",
     "hidden-state": "groundscope.detectors.hidden_state:HiddenState",
+    "length": "groundscope.detectors.controls:Length",
     "lookback-lens": "groundscope.detectors.lookback_lens:LookbackLens",
     "lumina": "groundscope.detectors.lumina:Lumina",
+    "max-surprise": "groundscope.detectors.uncertainty:MaxSurprise",
+    "nli": "groundscope.detectors.nli:Nli",
+    "novelty": "groundscope.detectors.controls:Novelty",
+    "p-true": "groundscope.detectors.asked:PTrue",
     "perplexity": "groundscope.detectors.uncertainty:Perplexity",
+    "redeep-chunk": "groundscope.detectors.redeep_chunk:ReDeEPChunk",
+    "redeep-token": "groundscope.detectors.redeep:ReDeEPToken",
     "saplma": "groundscope.detectors.hidden_state:Saplma",
+    "selfcheck": "groundscope.detectors.sampled:SelfCheck",
 }
 _REGISTERED: dict[str, type[Detector]] = {}
 DetectorClass = TypeVar("DetectorClass", bound=type[Detector])

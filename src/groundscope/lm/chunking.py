@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -138,4 +139,4 @@ def _partition(offsets: Offsets, pieces: Sequence[Range]) -> tuple[tuple[Range, 
         # Nothing that can be seen has a token: the response is one chunk.
         return ((0, len(offsets)),), [(0, int(offsets[-1, 1]))]
     borders = [0, *starts[1:], len(offsets)]
-    return tuple(zip(borders[:-1], borders[1:], strict=True)), kept
+    return tuple(pairwise(borders)), kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from groundscope.errors import InputError, check_count
 from groundscope.text.sentences import split_sentences
@@ -90,7 +91,7 @@ def _pieces(text: str, start: int, end: int, level: int, size: int, overlap: int
     else:
         # Pieces no longer than the overlap, so that there is one to be repeated.
         borders = [*range(start, end, overlap or size), end]
-    return [(a, b) for a, b in zip(borders, borders[1:], strict=False) if a < b]
+    return [(a, b) for a, b in pairwise(borders) if a < b]
 
 
 def _after(pattern: str) -> Callable[[str], list[int]]:
