@@ -11,7 +11,19 @@ import typer
 from typer.core import TyperGroup
 
 from groundscope._version import __version__
-from groundscope.cli import audit, convert, detectors, doctor, extract, models, score, train, transfer, validate
+from groundscope.cli import (
+    audit,
+    convert,
+    detectors,
+    doctor,
+    evaluate,
+    extract,
+    models,
+    score,
+    train,
+    transfer,
+    validate,
+)
 from groundscope.cli.console import (
     EXIT_CLOSED_PIPE,
     EXIT_FAULT,
@@ -102,6 +114,7 @@ def _root(
 app.command("score", epilog=score.EPILOG)(score.score)
 app.command("extract")(extract.extract)
 app.command("train")(train.train)
+app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("transfer")(transfer.transfer)
 app.command("validate")(validate.validate)
 app.command("convert", epilog=convert.EPILOG)(convert.convert)

@@ -13,7 +13,8 @@ from groundscope.evaluate.scoring import Candidate
 from groundscope.evaluate.units import Truth, Units
 
 _POINTS = 200
-_BINS = 40
+_MOST_BINS = 40
+_FEWEST_BINS = 8
 _TAIL = 0.005
 
 
@@ -27,7 +28,8 @@ def figure(candidate: Candidate, units: Units) -> Figure | None:
     low, high = np.quantile(units.scores, (_TAIL, 1 - _TAIL))
     if low == high:
         low, high = low - 0.5, high + 0.5
-    edges = np.linspace(low, high, _BINS + 1)
+    bins = int(np.clip(np.sqrt(len(units.scores)), _FEWEST_BINS, _MOST_BINS))
+    edges = np.linspace(low, high, bins + 1)
     clipped = np.clip(units.scores, low, high)
     densities = [np.histogram(clipped[mask], edges, density=True)[0] for mask in (~units.labels, units.labels)]
     probable = candidate.kind == "method" and units.scores.min() >= 0 and units.scores.max() <= 1
@@ -35,7 +37,7 @@ def figure(candidate: Candidate, units: Units) -> Figure | None:
         row=candidate.name,
         level=units.level,
         roc=((0.0, 0.0), *_thin(x, y)),
-        pr=_thin(y, precision),
+        pr=((0.0, float(precision[0])), *_thin(y, precision)),
         edges=_plain(edges),
         faithful=_plain(densities[0]),
         hallucinated=_plain(densities[1]),

@@ -150,6 +150,8 @@ def _heads(anatomies: Sequence[Anatomy]) -> Plot:
         bound = float(np.abs(weights).max()) or 1.0
         image = ax.imshow(weights, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto", interpolation="nearest")
         ax.set(title=_label(item.row), xlabel="head", ylabel="layer")
+        _whole(ax.xaxis)
+        _whole(ax.yaxis)
         ax.figure.colorbar(image, ax=ax, shrink=0.8)
     return finish("head-weights", "Weights of heads, mean over folds; red speaks for hallucination")
 
@@ -160,6 +162,7 @@ def _layers(anatomies: Sequence[Anatomy]) -> Plot:
         ax.bar(range(len(item.layer_weights)), item.layer_weights, color=_FAITHFUL)
         heads = "mean |weight| of heads" if item.head_weights else "weight"
         ax.set(title=_label(item.row), xlabel="layer", ylabel=heads)
+        _whole(ax.xaxis)
     return finish("layer-profile", "Where in the model the weight sits")
 
 
@@ -198,13 +201,22 @@ def _pairs(anatomies: Sequence[Anatomy]) -> Plot:
     return finish("external-internal", "External against internal score of answers")
 
 
+def _whole(axis: Any) -> None:
+    """Put ticks on whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
 def _stretch(values: Any) -> tuple[float, float]:
     low, high = float(np.min(values)), float(np.max(values))
     pad = 0.05 * (high - low) or 0.5
     return low - pad, high + pad
 
 
-def _sheet(count: int, width: float = 3.4, height: float = 2.7, across: int = _ACROSS) -> tuple[list[Axes], Callable[[str, str], Plot]]:
+def _sheet(
+    count: int, width: float = 3.4, height: float = 2.7, across: int = _ACROSS
+) -> tuple[list[Axes], Callable[[str, str], Plot]]:
     """Return so many axes, and what makes a plot of their sheet."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Sheet

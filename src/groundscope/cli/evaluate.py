@@ -1,0 +1,161 @@
+"""``groundscope evaluate``: measure detectors beside controls, and write a report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from groundscope.cli.console import EXIT_INCOMPLETE, note
+from groundscope.cli.extract import Dtype
+
+if TYPE_CHECKING:
+    from groundscope.detectors.base import Detector
+    from groundscope.evaluate.results import Evaluation
+
+EPILOG = (
+    "Exit codes. 0: done. 2: wrong use, refused input or something missing. 3: the report is written, but a record "
+    "could not be read or a detector has no figures. 70: a fault of groundscope's own."
+)
+
+
+def evaluate(
+    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help="Labelled JSON Lines or trace stores.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The report to make.")],
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--detector",
+            "-d",
+            metavar="NAME_OR_FOLDER",
+            help="A detector, 'NAME:PARAM=VALUE,...' or the folder of a trained one; repeat for more. Default: all "
+            "that one pass per document suffices for.",
+        ),
+    ] = None,
+    test: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DATA", help="Measure on this instead; DATA is then for learning and choosing only."),
+    ] = None,
+    split: Annotated[
+        Literal["folds", "records", "shares"],
+        typer.Option(help="Without --test: cross-fitting, the records' own 'split', or one split by shares."),
+    ] = "folds",
+    folds: Annotated[int, typer.Option(min=2, help="Number of folds; sources are never cut.")] = 5,
+    level: Annotated[
+        list[Literal["token", "window", "span", "response"]] | None,
+        typer.Option(help="Only this level; repeat for more. Default: all that the labels allow."),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="What thresholds are for: f1, precision:P (at least) or fpr:Q (at most).")
+    ] = "f1",
+    cross_task: Annotated[
+        bool,
+        typer.Option("--cross-task/--no-cross-task", help="With folds: also fit on each task and measure on others."),
+    ] = True,
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples of sources.")] = 1000,
+    model: Annotated[str | None, typer.Option(help="The model that reads, for JSON Lines.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
+    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = "auto",
+    template: Annotated[
+        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples read at once.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Of random documents, splits and resamples.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records of each DATA.")] = None,
+    format: Annotated[Literal["text", "json"], typer.Option(help="How to print the figures.")] = "text",  # noqa: A002
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier report.")] = False,
+) -> None:
+    """Measure detectors beside the controls task, length and word novelty.
+
+    What learns is fitted anew in every fold, thresholds are chosen on a part that is not measured, and no source
+    stands on two sides. FOLDER gets results.json, report.md, report.html and plots/.
+    """
+    from groundscope.evaluate.protocol import evaluate as measure
+    from groundscope.evaluate.thresholds import Objective
+    from groundscope.evaluate.units import LEVELS
+    from groundscope.report.evaluation import PAGE, check_report_place, write_report
+    from groundscope.train.data import ReadingOptions, open_data
+
+    Objective.parse(objective)
+    check_report_place(output, overwrite)
+    chosen = named_detectors(detector)
+    options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
+    incomplete = False
+
+    def opened(paths: list[Path], what: str) -> list[Any]:
+        from groundscope.cli.train import progress
+
+        nonlocal incomplete
+        found: list[Any] = []
+        for path in paths:
+            result = open_data(path, list(chosen.values()), options, progress=progress, limit=limit)
+            note(f"{what}: {path}: {result}")
+            incomplete |= bool(result.bad) or any(item.outcome == "failed" for item in result.unread)
+            found += result.traced
+        return found
+
+    examples = opened(data, "data")
+    held_out = opened(test, "test") if test else None
+    found = measure(
+        examples,
+        chosen,
+        test=held_out,
+        split=split,
+        count=folds,
+        levels=level or LEVELS,
+        objective=objective,
+        cross=cross_task,
+        resamples=resamples,
+        seed=seed,
+        progress=sys.stderr.isatty(),
+    )
+    missing = write_report(found, output, overwrite=overwrite)
+    if missing:
+        note(missing)
+    _show(found, format)
+    note(f"the report is in {str(output / PAGE)!r}.")
+    failed = any(row.failure is not None for row in found.rows)
+    raise typer.Exit(EXIT_INCOMPLETE if incomplete or failed else 0)
+
+
+def named_detectors(given: list[str] | None) -> dict[str, Detector]:
+    """Return the detectors that were asked for, by what they were called.
+
+    Raises:
+        InputError: If one is named twice, or made with parameters that it does not know.
+        UnknownNameError: If one is not known.
+    """
+    from groundscope.cli.extract import chosen_detectors
+    from groundscope.errors import InputError
+
+    if not given:
+        return {detector.name: detector for detector in chosen_detectors(None, False)}
+    found: dict[str, Detector] = {}
+    for name in given:
+        if name in found:
+            raise InputError(f"The detector {name!r} is given twice. Name each once.")
+        found[name] = _detector(name)
+    return found
+
+
+def _detector(given: str) -> Detector:
+    from groundscope.cli.train import parameters
+    from groundscope.detectors.registry import from_name, names
+    from groundscope.detectors.saving import resolve_detector
+
+    name, colon, settings = given.partition(":")
+    if colon and name in names() and not Path(given).exists():
+        return from_name(name, **parameters(settings.split(",")))
+    return resolve_detector(given)
+
+
+def _show(found: Evaluation, form: str) -> None:
+    if form == "json":
+        print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        return
+    from groundscope.report.evaluation_terminal import format_evaluation
+
+    print(format_evaluation(found))
