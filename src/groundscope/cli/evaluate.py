@@ -45,8 +45,8 @@ def evaluate(
     ] = "folds",
     folds: Annotated[int, typer.Option(min=2, help="Number of folds; sources are never cut.")] = 5,
     level: Annotated[
-        list[Literal["token", "window", "span", "response"]] | None,
-        typer.Option(help="Only this level; repeat for more. Default: all that the labels allow."),
+        list[str] | None,
+        typer.Option(help="token, window, span or response only; repeat for more. Default: all the labels allow."),
     ] = None,
     objective: Annotated[
         str, typer.Option(help="What thresholds are for: f1, precision:P (at least) or fpr:Q (at most).")
@@ -75,11 +75,12 @@ def evaluate(
     """
     from groundscope.evaluate.protocol import evaluate as measure
     from groundscope.evaluate.thresholds import Objective
-    from groundscope.evaluate.units import LEVELS
+    from groundscope.evaluate.units import LEVELS, check_levels
     from groundscope.report.evaluation import PAGE, check_report_place, write_report
     from groundscope.train.data import ReadingOptions, open_data
 
     Objective.parse(objective)
+    levels = check_levels(level or LEVELS)
     check_report_place(output, overwrite)
     chosen = named_detectors(detector)
     options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
@@ -105,7 +106,7 @@ def evaluate(
         test=held_out,
         split=split,
         count=folds,
-        levels=level or LEVELS,
+        levels=levels,
         objective=objective,
         cross=cross_task,
         resamples=resamples,
