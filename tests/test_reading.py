@@ -113,3 +113,13 @@ def test_nothing_to_read_is_found_before_any_model():
 def test_an_unknown_signal_is_refused(tiny):
     with pytest.raises(InputError, match="Unknown signal"):
         Reader(tiny, [], signals=["nonsense"])
+
+
+def test_chunks_are_cut_for_detectors_that_need_them(tiny):
+    detector = from_name("redeep-chunk", size=20, overlap=5)
+    (traces,) = Reader(tiny, [detector, from_name("contrast")]).read([_example()])
+    chunks = traces[0].layout.chunks
+    assert chunks is not None and len(chunks.response) > 1
+    assert set(detector.signals) <= set(traces[0])
+    with pytest.raises(InputError, match="same chunks"):
+        Reader(tiny, [detector, from_name("redeep-chunk", size=30, overlap=5)])

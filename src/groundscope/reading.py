@@ -11,6 +11,7 @@ from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector, describe
 from groundscope.errors import ContextTooLongError, GroundscopeError, InputError
 from groundscope.example import Example
+from groundscope.lm.chunking import attach_chunks
 from groundscope.lm.language_model import LanguageModel
 from groundscope.lm.layout import Layout
 from groundscope.lm.render import LongContext, resolve_layouts
@@ -83,6 +84,14 @@ class Reader:
         self._with_contrast = "contrast" in sources_of(self.signals)
         self._match_length = any(detector.match_length for detector in self.detectors)
         self._fingerprint = fingerprint
+        chunkings = {detector.chunking for detector in self.detectors if detector.chunking is not None}
+        if len(chunkings) > 1:
+            raise InputError(
+                "Detectors that are read together must cut text into the same chunks. "
+                f"Got {sorted(map(repr, chunkings))}; "
+                "read them one after the other."
+            )
+        self.chunking = next(iter(chunkings), None)
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -187,6 +196,8 @@ class Reader:
                 contrasts=[document.passages for document in documents],
                 contrast_info=info,
             )
+        if self.chunking is not None:
+            layouts = attach_chunks(self.lm, example, layouts, self.chunking)
         return layouts
 
 

@@ -65,6 +65,7 @@ class Extraction:
             signals=list(reader.signals),
             detectors=[repr(detector) for detector in self.detectors if detector.own_signals],
             documents=reader.documents,
+            chunking=None if reader.chunking is None else repr(reader.chunking),
             input_sha256=file_sha256(self.data),
             limit=self.limit,
         )
