@@ -18,6 +18,7 @@ from groundscope.cli import (
     doctor,
     evaluate,
     extract,
+    label,
     models,
     score,
     train,
@@ -119,6 +120,7 @@ app.command("transfer")(transfer.transfer)
 app.command("validate")(validate.validate)
 app.command("convert", epilog=convert.EPILOG)(convert.convert)
 app.command("audit", epilog=audit.EPILOG)(audit.audit)
+app.command("label", epilog=label.EPILOG)(label.label)
 app.command("detectors")(detectors.detectors)
 app.command("doctor")(doctor.doctor)
 app.add_typer(models.app, name="models")
