@@ -148,12 +148,13 @@ class LinearProbe:
         count = features.shape[1]
         if self.scaler is None:
             return np.zeros(count), np.ones(count)
-        if self.scaler == "minmax":
-            offset, width = features.min(axis=0), np.ptp(features, axis=0)
-        else:
+        low, reach = features.min(axis=0), np.ptp(features, axis=0)
+        offset, width = low, reach
+        if self.scaler == "standard":
             offset, width = features.mean(axis=0), features.std(axis=0)
-        # Rounding makes a constant column vary by a few units in its last place.
-        varies = width > 10 * np.finfo(np.float64).eps * np.maximum(np.abs(offset), np.finfo(np.float64).tiny)
+        # By its reach, since rounding gives a constant column a deviation; a reach of a few units in the last
+        # place is rounding too.
+        varies = reach > 10 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.finfo(np.float64).tiny)
         return offset, np.divide(1.0, width, out=np.ones(count), where=varies)
 
 
