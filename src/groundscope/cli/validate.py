@@ -158,4 +158,3 @@ def _interval(found: Estimate) -> str:
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
-

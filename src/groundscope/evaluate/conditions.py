@@ -67,9 +67,7 @@ class ConditionReader:
         )
         return [next(read) if result is None else result for result in results]
 
-    def _gathered(
-        self, example: Example, layout: Layout, trace: Trace | GroundscopeError
-    ) -> Trace | GroundscopeError:
+    def _gathered(self, example: Example, layout: Layout, trace: Trace | GroundscopeError) -> Trace | GroundscopeError:
         if not isinstance(trace, Trace):
             return trace
         extra: dict[str, FloatArray] = {}

@@ -31,8 +31,9 @@ from groundscope.trace.trace import Trace
 
 Cluster = Literal["source", "response"]
 Progress = Callable[[Iterable[Example], int], Iterable[Example]]
-# Below this, intervals by source are known to be too narrow.
+# Below this, intervals by source are known to be too narrow; below the other, their spread tells nothing.
 FEW_SOURCES = 20
+LEAST_SOURCES = 5
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,14 @@ class Tested:
     notes: tuple[str, ...] = ()
 
     def outcome(self, alpha: float = 0.05) -> str:
-        """Return ``not testable``, ``no``, ``yes``, or ``as in placebo`` where the random document does the same."""
+        """Return ``yes``, ``no``, ``as in placebo`` where the random document does the same, or why neither.
+
+        Without a comparison it is ``not testable``, with fewer than 5 sources on a side ``too few sources``.
+        """
         if self.real is None:
             return "not testable"
+        if min(self.real.first.sources, self.real.second.sources) < LEAST_SOURCES:
+            return "too few sources"
         test = self.real.clustered
         if test is None or test.p is None or test.p >= alpha:
             return "no"
@@ -313,7 +319,8 @@ def _test(hypothesis: Hypothesis, reading: _Reading, resampler: Resampler, clust
     notes = []
     least = min(real.result.first.sources, real.result.second.sources)
     if least < FEW_SOURCES:
-        notes.append(f"only {least} {cluster}s on a side: intervals by {cluster} are too narrow; trust the clustered t")
+        what = "intervals by {0} are too narrow" if least >= LEAST_SOURCES else "their spread tells nothing"
+        notes.append(f"only {least} {cluster}s on a side: {what.format(cluster)}")
     return Tested(
         hypothesis.name, hypothesis.claim, None, real.result, sham.result, excess(real, sham, resampler), tuple(notes)
     )

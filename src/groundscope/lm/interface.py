@@ -76,7 +76,7 @@ class AttentionEditor(Protocol):
 
 
 _OBSERVER: ContextVar[AttentionObserver | None] = ContextVar("groundscope_attention_observer", default=None)
-_EDITOR: ContextVar[AttentionEditor | None] = ContextVar("groundscope_attention_editor", default=None)
+_EDITORS: ContextVar[tuple[AttentionEditor, ...]] = ContextVar("groundscope_attention_editors", default=())
 
 
 @contextmanager
@@ -91,12 +91,15 @@ def observing(observer: AttentionObserver) -> Iterator[None]:
 
 @contextmanager
 def editing(editor: AttentionEditor) -> Iterator[None]:
-    """Let ``editor`` change what the attention layers that run inside the block return, in this thread or task only."""
-    token = _EDITOR.set(editor)
+    """Let ``editor`` change what attention layers return inside the block, in this thread or task only.
+
+    Nested blocks change it one after the other, the outermost first.
+    """
+    token = _EDITORS.set((*_EDITORS.get(), editor))
     try:
         yield
     finally:
-        _EDITOR.reset(token)
+        _EDITORS.reset(token)
 
 
 def current_observer() -> AttentionObserver | None:
@@ -138,6 +141,38 @@ def hide(logits: Tensor, call: AttentionCall, batch: int, rows: slice, keys: sli
         row = torch.arange(first_row, rows.stop + offset, device=logits.device)
         logits[..., hidden_from:].masked_fill_(position[None, :] > row[:, None], low)
     return logits
+
+
+def last_logits(call: AttentionCall, rows: int) -> tuple[Tensor, Tensor | None]:
+    """Recompute the masked logits of the last rows of every sequence at once: what one step of a cached pass adds.
+
+    Args:
+        call: What the layer was called with; its last key belongs to its last row.
+        rows: How many rows.
+
+    Returns:
+        (sequence, head, row, key) in float32 or float64, hidden keys very low; and which keys are visible, boolean
+        (sequence, 1, row, key) or (1, 1, row, key), ``None`` where all are.
+    """
+    dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
+    count, heads, _, channels = call.query.shape
+    groups, keys = call.key.shape[1], call.key.shape[2]
+    query = (call.query[:, :, -rows:] * call.scaling).to(dtype).reshape(count * groups, -1, channels)
+    key = call.key.to(dtype).reshape(count * groups, keys, channels)
+    logits = torch.bmm(query, key.transpose(1, 2)).view(count, heads, rows, keys)
+    if call.softcap is not None:
+        logits.div_(call.softcap).tanh_().mul_(call.softcap)
+    low = -1e30
+    if call.mask is not None:
+        mask = call.mask[:, :, -rows:, -keys:]
+        if mask.dtype == torch.bool:
+            return logits.masked_fill_(~mask, low), mask[:, :1]
+        return logits.add_(mask.to(dtype)).clamp_(min=low), mask[:, :1] > -1e4
+    if rows == 1:
+        return logits, None
+    place = torch.arange(keys, device=logits.device)
+    causal = place <= place[-rows:, None]
+    return logits.masked_fill_(~causal, low), causal[None, None]
 
 
 def softmax(logits: Tensor, sinks: Tensor | None, out: Tensor | None = None) -> Tensor:
@@ -202,8 +237,9 @@ def _attention(
         output = _output_from_weights(call, value)
     else:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
-    editor = _EDITOR.get()
-    return (output if editor is None else editor.edit(call, value, output)), None
+    for editor in _EDITORS.get():
+        output = editor.edit(call, value, output)
+    return output, None
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)
