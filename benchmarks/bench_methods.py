@@ -1,0 +1,152 @@
+"""Every detector and every control on labelled data, read by the embedded model, as one honest table per data set.
+
+    python benchmarks/bench_methods.py DATA... -o FOLDER [--sources N] [--test DATA]
+
+Each file is read once into a trace store (FOLDER/NAME.traces; a run that was interrupted goes on), then all
+detectors that need no samples, questions or other models are cross-fitted by source and measured beside the
+controls; FOLDER/NAME holds the full report. Where only whole answers are labelled, probes learn from whole
+answers. --test fits on the first DATA and measures on another file: a transfer between data sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from pathlib import Path
+
+from groundscope.detectors.base import Detector
+from groundscope.detectors.registry import from_name
+from groundscope.errors import GroundscopeError
+from groundscope.evaluate.bootstrap import Estimate
+from groundscope.evaluate.protocol import evaluate
+from groundscope.evaluate.results import Evaluation
+from groundscope.report.evaluation import write_report
+from groundscope.trace.store import TraceStore
+from groundscope.trace.traced import TracedExample
+from groundscope.train.data import records, wanted_signals
+from groundscope.train.extraction import Extraction
+
+PLAIN = ("contrast", "lumina", "entropy", "perplexity", "energy", "max-surprise")
+AGGREGATES = ("sum", "cosine", "entropy", "js")
+
+
+def detectors(units: str) -> dict[str, Detector]:
+    """Everything that one pass per document suffices for; probes learn from ``units``."""
+    found: dict[str, Detector] = {name: from_name(name) for name in PLAIN}
+    for calibration in ("zscore", "rank"):
+        found[f"lumina, {calibration}"] = from_name("lumina", calibration=calibration)
+    found["lookback-lens"] = from_name("lookback-lens", units=units)
+    found["lookback-lens, passages"] = from_name("lookback-lens", units=units, context="passages")
+    found["lookback-lens, official"] = from_name("lookback-lens", units=units, variant="official")
+    for aggregate in AGGREGATES:
+        found[f"aggtruth, {aggregate}"] = from_name("aggtruth", units=units, aggregate=aggregate)
+    found["aggtruth, sum, all heads"] = from_name("aggtruth", units=units, selector=None)
+    found["hidden-state"] = from_name("hidden-state", units=units)
+    found["redeep-token"] = from_name("redeep-token")
+    found["redeep-chunk"] = from_name("redeep-chunk")
+    found["saplma"] = from_name("saplma")
+    return found
+
+
+def subset(path: Path, sources: int | None, folder: Path) -> Path:
+    """Write the records of the first so many sources, in the file's order."""
+    if sources is None:
+        return path
+    examples = list(records(path, []))
+    kept = set(list(dict.fromkeys(example.group for example in examples))[:sources])
+    target = folder / f"{path.name.split('.')[0]}.{sources}.jsonl"
+    lines = [json.dumps(example.to_dict(), ensure_ascii=False) for example in examples if example.group in kept]
+    target.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return target
+
+
+def traces(path: Path, folder: Path) -> list[TracedExample]:
+    """Read a file into a store, or what is missing of it, and return what the detectors need."""
+    store = folder / f"{path.name.split('.')[0]}.traces"
+    run = Extraction(path, store, list(detectors("window").values()))
+    start = time.monotonic()
+    run.execute(show_progress=True)
+    print(f"{path.name}: {run}; read in {time.monotonic() - start:.0f} s", flush=True)
+    return TraceStore(store).read(wanted_signals(list(detectors("window").values())))
+
+
+def shown(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.value is None:
+        return ""
+    interval = "" if estimate.low is None else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
+    return f"{estimate.value:.3f}{interval}"
+
+
+def table(found: Evaluation) -> str:
+    lines = [
+        "| | response AUROC | within generator | AUPRC | window AUROC | token AUROC | span F1 |",
+        "|---" * 7 + "|",
+    ]
+    rows = sorted(found.rows, key=lambda row: -(_auroc(row) or 0.0))
+    for row in rows:
+        if row.failure is not None:
+            lines.append(f"| {row.name} | {row.failure} | | | | | |")
+            continue
+        name = f"*control: {row.name}*" if row.kind == "control" else row.name
+        within = row.macro("response", "generator")
+        levels = {level: row.at(level) for level in ("response", "window", "token", "span")}
+        cells = [shown(levels["response"].auroc if levels["response"] else None)]
+        cells.append("" if within is None or within.weighted.value is None else f"{within.weighted.value:.3f}")
+        cells.append(shown(levels["response"].auprc if levels["response"] else None).split(" ")[0])
+        cells += [shown(levels[level].auroc if levels[level] else None) for level in ("window", "token")]
+        cells.append(shown(levels["span"].f1 if levels["span"] else None).split(" ")[0])
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _auroc(row: object) -> float | None:
+    measured = row.at("response")  # type: ignore[attr-defined]
+    return None if measured is None or measured.auroc is None else measured.auroc.value
+
+
+def units_for(examples: list[TracedExample]) -> str:
+    return "response" if any(item.example.label_kind == "response" for item in examples) else "window"
+
+
+def report(name: str, found: Evaluation, folder: Path, seconds: float) -> None:
+    write_report(found, folder / name, overwrite=True)
+    facts = found.data
+    print(f"\n## {name}: {facts['examples']} answers, {facts['positives']} hallucinated, {facts['sources']} sources")
+    print(f"(fitted and measured in {seconds:.0f} s)\n")
+    print(table(found))
+    for finding in found.findings:
+        print(f"- {finding}")
+    print(flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--sources", type=int, help="only the first so many sources of each file")
+    parser.add_argument("--test", type=Path, help="measure on this, fit on the first DATA")
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    read = {}
+    for path in [*arguments.data, *([arguments.test] if arguments.test else [])]:
+        read[path] = traces(subset(path, arguments.sources, arguments.output), arguments.output)
+    jobs = [(path.name.split(".")[0], read[path], None) for path in arguments.data]
+    if arguments.test:
+        first = arguments.data[0]
+        name = f"{first.name.split('.')[0]}-to-{arguments.test.name.split('.')[0]}"
+        jobs = [(name, read[first], read[arguments.test])]
+    for name, data, test in jobs:
+        start = time.monotonic()
+        try:
+            found = evaluate(data, detectors(units_for(data)), test=test, progress=True)
+        except GroundscopeError as exc:
+            print(f"{name}: {exc}", flush=True)
+            continue
+        report(name, found, arguments.output, time.monotonic() - start)
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
