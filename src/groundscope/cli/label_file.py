@@ -296,7 +296,7 @@ class LabelRun:
                     if not self._keeps(example):
                         found = latest[example.id or ""]
                         record = {name: value for name, value in record.items() if name not in _LABEL_FIELDS}
-                        record |= found["fields"]
+                        record |= {name: value for name, value in found["fields"].items() if value is not None}
                         record["labelled_by"] = how if found["error"] is None else how | {"error": found["error"]}
                     stream.write(record_line(record))
             temporary.replace(self.output)
