@@ -71,7 +71,9 @@ def test_built_in_names_come_back_with_their_parameters():
 
 
 def test_a_misspelt_name_gets_a_suggestion():
-    with pytest.raises(UnknownNameError, match=r"detector 'contrats'. Did you mean 'contrast'\? Known: aggtruth, contrast"):
+    with pytest.raises(
+        UnknownNameError, match=r"detector 'contrats'. Did you mean 'contrast'\? Known: aggtruth, contrast"
+    ):
         registry.from_name("contrats")
     with pytest.raises(UnknownNameError) as error:
         registry.from_name("zzz")
