@@ -12,6 +12,7 @@ import groundscope as gs
 from groundscope.detectors.base import Detector
 from groundscope.detectors.learned import LearnedDetector
 from groundscope.example import Example, Label
+from groundscope.trace.engine import trace_each
 from groundscope.trace.signals import SIGNALS
 from groundscope.trace.traced import TracedExample
 from tiny_model import build_tiny_llama, build_tiny_tokenizer
@@ -89,14 +90,19 @@ class Bench:
         own = detector.gather(self.lm, example, trace.layout) if detector.own_signals else {}
         return replace(trace, signals={**trace.signals, **own}, fingerprint=self.fingerprint)
 
+    def _read(self, layouts: list[gs.Layout], detector: Detector, **options) -> list[gs.Trace]:
+        if detector.signals:
+            return self.lm.trace(layouts, detector.signals, **options)
+        return trace_each(self.lm, layouts, (), **options)  # it reads what it gathers itself, nothing else
+
     def traces(self, detector: Detector, **options) -> list[gs.Trace]:
         """Read what is scored."""
-        read = self.lm.trace(self.layouts, detector.signals, **options)
+        read = self._read(self.layouts, detector, **options)
         return [self.complete(detector, *pair) for pair in zip(self.examples, read, strict=True)]
 
     def one_by_one(self, detector: Detector) -> list[gs.Trace]:
         """Read what is scored, each text alone."""
-        read = [self.lm.trace(layout, detector.signals) for layout in self.layouts]
+        read = [self._read([layout], detector)[0] for layout in self.layouts]
         return [self.complete(detector, *pair) for pair in zip(self.examples, read, strict=True)]
 
     def full_traces(self, detector: Detector) -> list[gs.Trace]:
@@ -108,7 +114,7 @@ class Bench:
         """Return what to learn from and what to choose on; the arrays cannot be written to."""
         key = (detector.signals, detector.own_signals, repr(detector) if detector.own_signals else "")
         if key not in self._kept:
-            read = self.lm.trace([self._layout(example) for example in self.labelled], detector.signals)
+            read = self._read([self._layout(example) for example in self.labelled], detector)
             traces = [self.complete(detector, *pair) for pair in zip(self.labelled, read, strict=True)]
             for trace in traces:
                 for values in trace.values():

@@ -43,7 +43,9 @@ def check_it_says_what_it_is(detector: Detector, bench: Bench) -> None:
         assert isinstance(text, str) and text.strip()
     assert isinstance(detector.needs_training, bool)
     assert isinstance(detector.window, int) and detector.window >= 1
-    assert detector.signals and len(set(detector.signals)) == len(detector.signals)
+    assert detector.signals or detector.own_signals
+    assert len(set(detector.signals)) == len(detector.signals)
+    assert detector.level in ("token", "response")
     specs = [spec_of(name) for name in detector.signals]
     assert detector.uses_contrast == any(spec.source == "contrast" for spec in specs)
     assert not set(detector.own_signals) & set(detector.signals)
@@ -71,6 +73,8 @@ def check_scores_are_one_finite_number_per_token(detector: Detector, bench: Benc
 
 
 def check_scores_tell_texts_apart(detector: Detector, bench: Bench) -> None:
+    if detector.level == "response":
+        assert all(np.ptp(scores) == 0 for scores in scores_of(detector, bench.traces(detector)))
     assert np.ptp(np.concatenate(scores_of(detector, bench.traces(detector)))) > 0
 
 

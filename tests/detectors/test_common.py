@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tiny_classifier
 from bench import Bench
 from common_checks import CHECKS
 from learned_checks import LEARNED_CHECKS
@@ -20,14 +21,25 @@ def bench():
 
 
 # What suits a model of three layers, where the default does not.
-SMALL = {"hidden-state": {"layer": 1}, "saplma": {"layer": 1}}
+SMALL = {
+    "hidden-state": {"layer": 1},
+    "saplma": {"layer": 1},
+    "eigenscore": {"samples": 3, "max_new_tokens": 4},
+    "selfcheck": {"samples": 3, "max_new_tokens": 4},
+}
 LEARNING = [name for name in names() if class_of(name).needs_training]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return str(tiny_classifier.save(tmp_path_factory.mktemp("classifier")))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", names())
-def test_registered_detector(name, check, bench):
-    detector = from_name(name, **SMALL.get(name, {}))
+def test_registered_detector(name, check, bench, request):
+    options = {"model": request.getfixturevalue("classifier")} if name == "nli" else SMALL.get(name, {})
+    detector = from_name(name, **options)
     assert detector.name == name
     check(detector, bench)
 
@@ -39,10 +51,20 @@ def test_registered_detector_that_learns(name, check, bench):
     check(from_name(name, **SMALL.get(name, {})), bench)
 
 
-@pytest.mark.parametrize("weight", [0.0, 1, 0.25])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weight": 0.0, "top_k": 7},
+        {"weight": 1, "documents": 2},
+        {"weight": 0.25, "kernel": "rbf", "top_k": 7, "sigma": 0.5},
+        {"calibration": "zscore"},
+        {"calibration": "rank", "match_length": True},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_parameters_other_than_the_default(weight, check, bench):
-    check(Lumina(weight=weight), bench)
+def test_parameters_other_than_the_default(options, check, bench):
+    check(Lumina(**options), bench)
 
 
 class Broken(Detector):
