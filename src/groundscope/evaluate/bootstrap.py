@@ -16,6 +16,7 @@ from groundscope.errors import InputError, check_count
 from groundscope.evaluate.metrics import Curve, Floats, Labels, check_scores
 
 Codes = npt.NDArray[np.int64]
+Singles = npt.NDArray[np.float32]
 # Statistics that need at least this share of the resamples to be defined.
 _LEAST_DEFINED = 0.5
 
@@ -127,12 +128,13 @@ class Resampler:
         size = int(binned.max()) + 1
         present, codes = np.unique(codes, return_inverse=True)
         weights, shape = self.weights[:, present], (len(present), size)
-        tables = [
-            np.bincount(codes[rows] * size + binned[rows], minlength=shape[0] * size).reshape(shape)
+        # (group, bin): hallucinated and faithful units, from the highest score down.
+        positives, negatives = (
+            np.bincount(codes[rows] * size + binned[rows], minlength=shape[0] * size).reshape(shape).astype(np.float32)
             for rows in (labels, ~labels)
-        ]
-        hits, alarms = (np.cumsum(weights @ table.astype(np.float32), axis=1, dtype=np.float64) for table in tables)
-        roc, pr = _areas(hits, alarms)
+        )
+        roc = _aurocs(weights, positives, negatives)
+        pr = _average_precisions(weights, positives, negatives)
         if len(distinct) > bins:
             exact, coarse = Curve.of(labels, scores), Curve.of(labels, -binned.astype(np.float64))
             roc, pr = roc + (exact.auroc - coarse.auroc), pr + (exact.auprc - coarse.auprc)
@@ -157,16 +159,22 @@ class Resampler:
         }
 
 
-def _areas(hits: Floats, alarms: Floats) -> tuple[Floats, Floats]:
-    """AUROC and average precision of each row of cumulative (resample, threshold) counts."""
-    positives, negatives = hits[:, -1], alarms[:, -1]
-    new_hits = np.diff(hits, axis=1, prepend=0)
-    # A hit beats every faithful unit not yet flagged, and half of those flagged together with it.
-    beaten = negatives[:, None] - alarms + np.diff(alarms, axis=1, prepend=0) / 2
-    roc = _divide((new_hits * beaten).sum(axis=1), positives * negatives)
-    flagged = hits + alarms
-    precision = np.divide(hits, flagged, out=np.zeros_like(flagged), where=flagged > 0)
-    return roc, _divide((new_hits * precision).sum(axis=1), positives)
+def _aurocs(weights: Singles, positives: Singles, negatives: Singles) -> Floats:
+    """AUROC of each resample: pairs of a hallucinated and a faithful unit won, a form bilinear in the weights."""
+    beaten = negatives.sum(axis=1, keepdims=True) - np.cumsum(negatives, axis=1) + negatives / 2
+    won = (positives @ beaten.T).astype(np.float64)  # (group of the one, group of the other)
+    wide = weights.astype(np.float64)
+    pairs = (wide @ positives.sum(axis=1)) * (wide @ negatives.sum(axis=1))
+    return _divide(((wide @ won) * wide).sum(axis=1), pairs)
+
+
+def _average_precisions(weights: Singles, positives: Singles, negatives: Singles) -> Floats:
+    """Average precision of each resample; counts are whole numbers far below the 2^24 that single precision holds."""
+    new = weights @ positives  # (resample, bin)
+    flagged = np.cumsum(weights @ (positives + negatives), axis=1)
+    precision = np.divide(np.cumsum(new, axis=1), flagged, out=flagged, where=flagged > 0)
+    found = np.einsum("rb,rb->r", new, precision, dtype=np.float64)
+    return _divide(found, new.sum(axis=1, dtype=np.float64))
 
 
 def _divide(part: Floats, whole: Floats) -> Floats:

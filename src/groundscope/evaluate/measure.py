@@ -17,7 +17,7 @@ from groundscope.example import Example
 from groundscope.trace.traced import Traced
 
 # Distinct scores that resamples keep apart: all of them for responses, a grid of quantiles for the many tokens.
-_BINS = {"response": 1 << 16, "window": 512, "token": 512}
+_BINS = {"response": 1 << 16, "window": 256, "token": 256}
 SLICINGS: dict[str, Callable[[Example], str | None]] = {
     "task": lambda example: example.task,
     "generator": lambda example: example.model,
@@ -160,7 +160,7 @@ def metric_of(level: str) -> str:
 
 def _slices(units: Units, data: Traced, of: Callable[[Example], str | None]) -> Iterable[tuple[str, Units]]:
     """Yield the units of each task, generator or data set; nothing if there is one only."""
-    names = np.array([of(data[index].example) or "(unknown)" for index in units.example.tolist()])
+    names = np.array([of(item.example) or "(unknown)" for item in data])[units.example]
     present = np.unique(names)
     if len(present) > 1:
         for name in present.tolist():

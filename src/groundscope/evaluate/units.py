@@ -16,6 +16,7 @@ from groundscope.evaluate.thresholds import Objective, choose_threshold
 from groundscope.learn.labels import FINE_KINDS, kind_of, response_label, token_labels
 from groundscope.learn.windows import window_labels, window_means, window_ranges
 from groundscope.text.spans import find_spans
+from groundscope.text.words import word_spans
 from groundscope.trace.traced import Traced, TracedExample
 
 LEVELS = ("token", "window", "span", "response")
@@ -104,6 +105,11 @@ class Truth:
             for item, kind in zip(data, self.kinds, strict=True)
         ]
         self.ranges = [window_ranges(item.trace.tokens, WINDOW) for item in data]
+        self.windows: list[Labels | None] = [
+            None if labels is None else window_labels(labels, ranges)
+            for labels, ranges in zip(self.tokens, self.ranges, strict=True)
+        ]
+        self._words: dict[int, list[tuple[int, int]]] = {}
 
     def fit_for(self, level: str) -> npt.NDArray[np.int64]:
         """Return the positions of the examples that can be measured at a level."""
@@ -114,10 +120,16 @@ class Truth:
         """Return the labels of one example's units at ``token``, ``window`` or ``response`` level."""
         if level == "response":
             return self.responses[index : index + 1]
-        tokens = self.tokens[index]
-        if tokens is None:
+        labels = self.tokens[index] if level == "token" else self.windows[index]
+        if labels is None:
             raise InputError(f"Example {self.data[index].example.id!r} has no labels of tokens.")
-        return tokens if level == "token" else window_labels(tokens, self.ranges[index])
+        return labels
+
+    def words(self, index: int) -> list[tuple[int, int]]:
+        """Return the words of one response; they are needed again for every candidate."""
+        if index not in self._words:
+            self._words[index] = word_spans(self.data[index].example.response)
+        return self._words[index]
 
     def unit_scores(self, level: str, index: int, score: ExampleScore) -> Floats:
         """Return the scores of one example's units."""
@@ -164,7 +176,7 @@ def choose_lines(
         if own is not None and level in ("response", "span"):
             found[level] = own[0] if level == "response" else own[1]
             continue
-        rows = [i for i in truth.fit_for(level) if scores[i] is not None and i in set(dev.tolist())]
+        rows = [int(i) for i in np.intersect1d(truth.fit_for(level), dev) if scores[i] is not None]
         labels, values, weights = [], [], []
         for index in rows:
             score = scores[index]
@@ -251,8 +263,13 @@ def _span_units(
         decided &= threshold is not None
         found = []
         if threshold is not None and score is not None:
-            offsets = [(int(s), int(e)) for s, e in np.asarray(layout.response_offsets)]
-            found = [(s, e) for s, e, _ in find_spans(example.response, offsets, score.stretches, threshold)]
+            offsets = np.asarray(layout.response_offsets).tolist()
+            found = [
+                (s, e)
+                for s, e, _ in find_spans(
+                    example.response, offsets, score.stretches, threshold, words=truth.words(index)
+                )
+            ]
         marked = [(label.start, label.end) for label in example.labels or ()]
         item = character_counts(len(example.response), found, marked)
         counts[row] = item.hit, item.false_alarm, item.missed

@@ -52,6 +52,7 @@ def find_spans(
     *,
     min_chars: int = 2,
     max_gap: int = 1,
+    words: Sequence[tuple[int, int]] | None = None,
 ) -> list[tuple[int, int, float]]:
     """Find the stretches of a response whose score reaches the threshold.
 
@@ -72,6 +73,7 @@ def find_spans(
         threshold: Any real number.
         min_chars: Least number of characters, white space not counted.
         max_gap: Most unflagged words inside a span at a time.
+        words: What :func:`~groundscope.text.words.word_spans` returns for the response, where it is known already.
 
     Returns:
         ``(start, end, score)`` in order, disjoint, on the borders of
@@ -84,7 +86,7 @@ def find_spans(
     if np.isnan(threshold):
         raise InputError("The 'threshold' parameter of find_spans must be a number. Got NaN instead.")
     ranges, values = _check(offsets, scores, len(response))
-    words = word_spans(response)
+    words = word_spans(response) if words is None else words
     word_scores = np.array(list(_means(words, ranges, values)), dtype=np.float64)
     flagged = np.flatnonzero(word_scores >= threshold)  # NaN compares false
     spans = []
@@ -150,11 +152,24 @@ def _overlapping(ranges: NDArray[np.int64], start: int, end: int) -> NDArray[np.
 
 def _means(units: Sequence[tuple[int, int]], ranges: NDArray[np.int64], values: NDArray[np.float64]) -> Iterator[float]:
     """Yield the mean score of each unit, NaN where it has none."""
-    scored = ~np.isnan(values)
-    ranges, values = ranges[scored], values[scored]
-    for start, end in units:
-        inside = values[_overlapping(ranges, start, end)]
-        yield float(inside.mean()) if len(inside) else float("nan")
+    kept = ~np.isnan(values) & (ranges[:, 0] < ranges[:, 1])  # an empty range overlaps nothing
+    starts, ends, values = ranges[kept, 0], ranges[kept, 1], values[kept]
+    if not ((np.diff(starts) >= 0).all() and (np.diff(ends) >= 0).all()):
+        for start, end in units:
+            inside = values[np.maximum(starts, start) < np.minimum(ends, end)]
+            yield float(inside.mean()) if len(inside) else float("nan")
+        return
+    # In order, as nearly always: what overlaps a unit is a run of tokens, found by bisection.
+    borders = np.asarray(units, dtype=np.int64).reshape(-1, 2)
+    firsts = np.searchsorted(ends, borders[:, 0], side="right").tolist()
+    lasts = np.searchsorted(starts, borders[:, 1], side="left").tolist()
+    for (start, end), first, last in zip(units, firsts, lasts, strict=True):
+        if start >= end or first >= last:
+            yield float("nan")
+        elif last - first == 1:
+            yield float(values[first])
+        else:
+            yield float(np.add.reduce(values[first:last])) / (last - first)
 
 
 def _runs(
