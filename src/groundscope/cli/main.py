@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from groundscope._version import __version__
 from groundscope.cli import (
+    analyse,
     audit,
     convert,
     detectors,
@@ -118,6 +119,7 @@ app.command("train")(train.train)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("transfer")(transfer.transfer)
 app.command("validate")(validate.validate)
+app.command("analyse")(analyse.analyse)
 app.command("convert", epilog=convert.EPILOG)(convert.convert)
 app.command("audit", epilog=audit.EPILOG)(audit.audit)
 app.command("label", epilog=label.EPILOG)(label.label)

@@ -1,0 +1,123 @@
+"""Which heads and layers an intervention is about: named, or chosen by weights, or by labels on other sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from groundscope.analyse.differences import Place, signal_differences
+from groundscope.errors import InputError
+from groundscope.evaluate.splits import example_sources
+from groundscope.example import Example
+from groundscope.trace.traced import TracedExample
+
+CONTEXT, KNOWLEDGE = "external_context_score", "parametric_knowledge_score"
+_BEST = re.compile(r"(copying|difference|correlation):([1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Places and the examples on which their effect may be measured.
+
+    Attributes:
+        places: (layer, head) or (layer,).
+        examples: Those that had no part in the choice.
+        how: In words.
+    """
+
+    places: tuple[tuple[int, ...], ...]
+    examples: tuple[Example, ...]
+    how: str
+
+
+def choose_heads(
+    given: str, examples: Sequence[Example], traced: Sequence[TracedExample], copying: Mapping[Place, float], seed: int
+) -> Chosen:
+    """Read ``3.2,4.1``, ``copying:N`` or ``difference:N``.
+
+    ``difference`` takes the heads whose external context score is most clearly higher in faithful responses of one
+    half of the sources; their effect is then measured on the other half.
+
+    Args:
+        given: What the user wrote.
+        examples: All examples.
+        traced: Those read, with the external context score; needed for ``difference``.
+        copying: Copying score by head, a higher one copies more; needed for ``copying``.
+        seed: Of the halves.
+
+    Raises:
+        InputError: If it cannot be understood, or there is nothing to choose from.
+    """
+    match = _BEST.fullmatch(given)
+    if match is None:
+        return Chosen(tuple(_places(given, 2, "heads")), tuple(examples), "named")
+    rule, count = match[1], int(match[2])
+    if rule == "copying":
+        best = sorted(copying, key=lambda place: (-copying[place], place))[:count]
+        return Chosen(tuple(best), tuple(examples), f"the {len(best)} heads that copy most, by their weights")
+    if rule != "difference":
+        raise InputError(f"Heads are chosen by copying:N or difference:N, or named as 3.2,4.1. Got {given!r} instead.")
+    chosen_on, rest = halves(traced, seed)
+    found = signal_differences(chosen_on, CONTEXT, resamples=1, seed=seed).places
+    order = sorted(found, key=lambda place: -(place.difference.value or 0))[:count]
+    heads = tuple((place.layer, place.head) for place in order if place.head is not None)
+    how = f"the {len(heads)} heads that rise most when faithful, chosen on {len(chosen_on)} responses of other sources"
+    return Chosen(heads, tuple(item.example for item in rest), how)
+
+
+def choose_layers(given: str, examples: Sequence[Example], traced: Sequence[TracedExample], seed: int) -> Chosen:
+    """Read ``20,21`` or ``correlation:N``.
+
+    ``correlation`` takes the layers whose parametric knowledge score goes most with hallucination in one half of the
+    sources; their effect is then measured on the other half.
+
+    Raises:
+        InputError: See :func:`choose_heads`.
+    """
+    match = _BEST.fullmatch(given)
+    if match is None:
+        return Chosen(tuple(_places(given, 1, "layers")), tuple(examples), "named")
+    if match[1] != "correlation":
+        raise InputError(f"Layers are chosen by correlation:N, or named as 20,21. Got {given!r} instead.")
+    chosen_on, rest = halves(traced, seed)
+    found = signal_differences(chosen_on, KNOWLEDGE, resamples=1, seed=seed).places
+    order = sorted(found, key=lambda place: -(place.pearson.value or 0))[: int(match[2])]
+    how = f"the {len(order)} layers that go most with the label, chosen on {len(chosen_on)} responses of other sources"
+    return Chosen(tuple((place.layer,) for place in order), tuple(item.example for item in rest), how)
+
+
+def needs_traces(given: str | None) -> bool:
+    """Whether a choice is made by what was read."""
+    return given is not None and given.startswith(("difference:", "correlation:"))
+
+
+def halves(traced: Sequence[TracedExample], seed: int = 0) -> tuple[list[TracedExample], list[TracedExample]]:
+    """Cut examples in two by source.
+
+    Raises:
+        InputError: If there is one source only.
+    """
+    names = example_sources([item.example for item in traced])
+    distinct = sorted(set(names))
+    if len(distinct) < 2:
+        raise InputError(f"Choosing on one half of the sources needs at least two. Got {len(distinct)}.")
+    order = np.random.default_rng(seed).permutation(len(distinct))
+    first = {distinct[i] for i in order[: (len(distinct) + 1) // 2]}
+    parts: tuple[list[TracedExample], list[TracedExample]] = ([], [])
+    for item, name in zip(traced, names, strict=True):
+        parts[name not in first].append(item)
+    return parts
+
+
+def _places(given: str, size: int, what: str) -> list[tuple[int, ...]]:
+    form = "LAYER.HEAD" if size == 2 else "LAYER"
+    found = []
+    for part in given.split(","):
+        numbers = part.strip().split(".")
+        if len(numbers) != size or not all(number.isascii() and number.isdigit() for number in numbers):
+            raise InputError(f"The {what} must be named as {form},{form},... Got {given!r} instead.")
+        found.append(tuple(int(number) for number in numbers))
+    return found
