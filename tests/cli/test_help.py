@@ -34,6 +34,9 @@ def run(*arguments):
         ["detectors", "-h"],
         ["doctor", "--help"],
         ["models", "--help"],
+        ["convert", "--help"],
+        ["audit", "--help"],
+        ["label", "--help"],
     ],
 )
 def test_nothing_heavy_is_imported(arguments):

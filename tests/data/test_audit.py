@@ -131,6 +131,15 @@ def test_generator_and_task_are_judged_by_other_sources():
     assert audit(alone).controls["generator only"] == 0.5
 
 
+def test_generators_that_are_equally_bad_tell_nothing():
+    values = []
+    for seed in range(10):
+        rng = random.Random(seed)
+        items = [example(n, model=f"m{n % 3}", hallucinated=rng.random() < 0.4) for n in range(90)]
+        values.append(audit(items).controls["generator only"])
+    assert abs(np.mean(values) - 0.5) < 0.06
+
+
 def test_one_class_has_no_controls():
     report = audit([replace(item, hallucinated=True) for item in CLEAN])
     assert "one class" in names(report) and set(report.controls.values()) == {None}

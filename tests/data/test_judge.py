@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 import threading
 
 import pytest
@@ -223,6 +224,12 @@ def test_arguments_are_checked(options, message):
     with pytest.raises(InputError, match=message) as caught:
         Judge(**{"url": "http://localhost:1/v1", "model": "m", **options})
     assert "secret" not in str(caught.value)
+
+
+def test_the_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(PrerequisiteError, match=r"pip install 'groundscope\[label\]'"):
+        Judge("http://localhost:1/v1", "m")
 
 
 def test_addresses_lose_a_last_slash():

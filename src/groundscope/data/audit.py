@@ -18,6 +18,7 @@ from groundscope.text.controls import response_words, word_novelty
 STRONG_CONTROL = 0.65  # AUROC from which on a trivial predictor is called strong
 _NO_SPLIT = "(no split)"
 _SHOWN = 10
+_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -266,32 +267,45 @@ def _controls(examples: Sequence[Example]) -> dict[str, float | None]:
     return {
         "response words": _auroc(labels, [response_words(example) for example in chosen]),
         "word novelty": _auroc(labels, [word_novelty(example) for example in chosen]),
-        "task only": _auroc(labels, _rates_elsewhere(chosen, labels, lambda example: example.task)),
-        "generator only": _auroc(labels, _rates_elsewhere(chosen, labels, lambda example: example.model)),
+        "task only": _part_auroc(chosen, labels, lambda example: example.task),
+        "generator only": _part_auroc(chosen, labels, lambda example: example.model),
     }
 
 
-def _rates_elsewhere(
+def _part_auroc(
     examples: Sequence[Example], labels: Sequence[bool], key: Callable[[Example], str | None]
-) -> list[float] | None:
-    """Return the base rate of each example's part, taken over other sources; ``None`` for a single part."""
-    parts: dict[str | None, Counter[bool]] = defaultdict(Counter)
-    sources: dict[tuple[str | None, str], Counter[bool]] = defaultdict(Counter)
-    for example, label in zip(examples, labels, strict=True):
-        parts[key(example)][label] += 1
-        sources[key(example), example.group][label] += 1
-    if len(parts) < 2:
+) -> float | None:
+    """Return how well the base rate of an example's part, learnt from other sources, tells its label.
+
+    Sources are dealt into folds. Answers are compared within their fold only, where all see the same rates: a
+    rate that leaves out each answer on its own is lowest where the answer is hallucinated, and would tell less
+    than nothing. ``None`` for a single part.
+    """
+    if len({key(example) for example in examples}) < 2:
         return None
+    fold_of = {group: index % _FOLDS for index, group in enumerate(sorted({example.group for example in examples}))}
+    counts: dict[str | None, list[Counter[bool]]] = defaultdict(lambda: [Counter() for _ in range(_FOLDS)])
+    members: list[list[int]] = [[] for _ in range(_FOLDS)]
+    for index, (example, label) in enumerate(zip(examples, labels, strict=True)):
+        counts[key(example)][fold_of[example.group]][label] += 1
+        members[fold_of[example.group]].append(index)
     overall = sum(labels) / len(labels)
-    rates = []
-    for example in examples:
-        others = parts[key(example)] - sources[key(example), example.group]
-        rates.append(others[True] / others.total() if others.total() else overall)
-    return rates
+    total, pairs = 0.0, 0
+    for fold, indices in enumerate(members):
+        rates = {}
+        for part, by_fold in counts.items():
+            others = sum((count for other, count in enumerate(by_fold) if other != fold), Counter[bool]())
+            rates[part] = others[True] / others.total() if others.total() else overall
+        own = [labels[index] for index in indices]
+        value = _auroc(own, [rates[key(examples[index])] for index in indices])
+        if value is not None:
+            weight = sum(own) * (len(own) - sum(own))
+            total, pairs = total + weight * value, pairs + weight
+    return total / pairs if pairs else None
 
 
-def _auroc(labels: Sequence[bool], scores: Sequence[float] | None) -> float | None:
-    if scores is None or len(set(labels)) < 2:
+def _auroc(labels: Sequence[bool], scores: Sequence[float]) -> float | None:
+    if len(set(labels)) < 2:
         return None
     from sklearn.metrics import roc_auc_score
 
