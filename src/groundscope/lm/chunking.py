@@ -70,9 +70,9 @@ class Chunks:
 def attach_chunks(lm: LanguageModel, example: Example, layouts: Sequence[Layout], config: ChunkConfig) -> list[Layout]:
     """Return layouts with their passages and response cut into chunks, and the chunks compared.
 
-    A passage chunk has every token that overlaps it. A response token belongs to the first chunk that it overlaps, so
-    that every token has one chunk. Chunks without a visible character, and those without a token, are left out; the
-    tokens of a left-out response chunk go to the one before.
+    A passage chunk has every token whose last character it holds. A response token belongs to the first chunk that
+    holds its last character, so that every token has one chunk. Chunks without a visible character, and those without
+    a token, are left out; the tokens of a left-out response chunk go to the one before.
 
     Args:
         lm: The model that reads; an embedding model runs on its device.
@@ -97,7 +97,7 @@ def _chunks_of(lm: LanguageModel, example: Example, layout: Layout, config: Chun
     passage_texts: list[str] = []
     for (first, _), text, offsets in zip(layout.passages, layout.passage_texts, layout.passage_offsets, strict=True):
         for start, end in split_chunks(text, config.size, config.overlap):
-            tokens = _overlapping(offsets, start, end)
+            tokens = _tokens_of(offsets, start, end)
             if tokens is not None and not text[start:end].isspace():
                 passages.append((first + tokens[0], first + tokens[1]))
                 passage_texts.append(text[start:end])
@@ -118,8 +118,10 @@ def _chunks_of(lm: LanguageModel, example: Example, layout: Layout, config: Chun
     return Chunks(tuple(passages), response, similarity)
 
 
-def _overlapping(offsets: Offsets, start: int, end: int) -> Range | None:
-    inside = np.flatnonzero((offsets[:, 0] < end) & (start < offsets[:, 1]))
+def _tokens_of(offsets: Offsets, start: int, end: int) -> Range | None:
+    """Tokens whose last character lies in [start, end): a space before a word belongs to the word's token."""
+    last = np.maximum(offsets[:, 1] - 1, offsets[:, 0])
+    inside = np.flatnonzero((start <= last) & (last < end))
     return (int(inside[0]), int(inside[-1]) + 1) if len(inside) else None
 
 
@@ -129,7 +131,7 @@ def _partition(offsets: Offsets, pieces: Sequence[Range]) -> tuple[tuple[Range, 
     kept: list[Range] = []
     taken = 0
     for start, end in pieces:
-        tokens = _overlapping(offsets, start, end)
+        tokens = _tokens_of(offsets, start, end)
         if tokens is None or tokens[1] <= taken:
             continue
         starts.append(max(tokens[0], taken))
