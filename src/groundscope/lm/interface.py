@@ -157,7 +157,7 @@ def last_logits(call: AttentionCall, rows: int) -> tuple[Tensor, Tensor | None]:
     dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
     count, heads, _, channels = call.query.shape
     groups, keys = call.key.shape[1], call.key.shape[2]
-    query = (call.query[:, :, -rows:] * call.scaling).to(dtype).reshape(count * groups, -1, channels)
+    query = (call.query[:, :, -rows:].to(dtype) * call.scaling).reshape(count * groups, -1, channels)
     key = call.key.to(dtype).reshape(count * groups, keys, channels)
     logits = torch.bmm(query, key.transpose(1, 2)).view(count, heads, rows, keys)
     if call.softcap is not None:

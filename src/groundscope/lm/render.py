@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -76,32 +76,69 @@ class Renderer:
             ContextTooLongError: If prompt and response exceed ``max_length``.
             LayoutError: If the template swallows the text or offsets cannot be had.
         """
-        prompt = self._prompt(example.question, example.passages)
-        prompt_ids, segments = prompt.ids, prompt.segments
         response_ids, offsets = _encode_whole(self.tokenizer, example.response)
         if not response_ids:
             raise LayoutError("The response has no tokens. Got an empty response; score it as 'no_answer' instead.")
-        self._check_length(len(prompt_ids), len(response_ids))
-        contrast_ids = []
-        for passages in contrasts:
-            fitting = self._fitting(example.question, passages, len(response_ids))
-            contrast_ids.append(self._prompt(example.question, fitting).ids)
-        header = next(segment for segment in segments if segment.kind == "header")
-        found = [segment for segment in segments if segment.kind == "passage"]
-        numbers = range(len(example.passages)) if passage_numbers is None else passage_numbers
-        end = len(prompt_ids) + len(response_ids)
-        return Layout(
-            prompt_ids=prompt_ids,
+        prompt = self.prompt(
+            example.question,
+            example.passages,
+            contrasts,
+            contrast_info=contrast_info,
+            reserve=len(response_ids),
+            passage_numbers=passage_numbers,
+        )
+        start, end = prompt.prompt_length, prompt.prompt_length + len(response_ids)
+        return replace(
+            prompt,
             response_ids=np.asarray(response_ids, dtype=np.int64),
+            response=example.response,
+            response_offsets=offsets,
+            segments=(*prompt.segments, Segment("response", start, end)),
+        )
+
+    def prompt(
+        self,
+        question: str,
+        passages: Sequence[str],
+        contrasts: Sequence[Sequence[str]] = (),
+        *,
+        contrast_info: Mapping[str, Any] | None = None,
+        reserve: int = 1,
+        passage_numbers: Sequence[int] | None = None,
+    ) -> Layout:
+        """Lay out a prompt whose response is yet to be written: a layout without response tokens.
+
+        Args:
+            question: The question; empty for a summary.
+            passages: The passages.
+            contrasts: Passages of random documents; one more prompt is made around each.
+            contrast_info: How they were drawn.
+            reserve: Tokens to keep free for the response.
+            passage_numbers: Numbers of the passages in the original example, where this is a part of one.
+
+        Raises:
+            ContextTooLongError: If prompt and reserve exceed ``max_length``.
+            LayoutError: If the template swallows the text or offsets cannot be had.
+        """
+        prompt = self._prompt(question, passages)
+        self._check_length(len(prompt.ids), reserve)
+        contrast_ids = []
+        for others in contrasts:
+            fitting = self._fitting(question, others, reserve)
+            contrast_ids.append(self._prompt(question, fitting).ids)
+        header = next(segment for segment in prompt.segments if segment.kind == "header")
+        found = [segment for segment in prompt.segments if segment.kind == "passage"]
+        numbers = range(len(passages)) if passage_numbers is None else passage_numbers
+        return Layout(
+            prompt_ids=prompt.ids,
+            response_ids=np.zeros(0, dtype=np.int64),
             passages=tuple((segment.start, segment.end) for segment in found),
             header=(header.start, header.end),
             contrast_prompt_ids=tuple(contrast_ids),
-            response=example.response,
-            response_offsets=offsets,
-            segments=(*segments, Segment("response", len(prompt_ids), end)),
+            segments=tuple(prompt.segments),
             passage_numbers=tuple(numbers[segment.index] for segment in found),
             contrast=dict(contrast_info or {}),
-            passage_texts=tuple(example.passages[segment.index] for segment in found),
+            passage_texts=tuple(passages[segment.index] for segment in found),
             passage_offsets=prompt.passage_offsets,
         )
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from groundscope.lm.blocks import Anatomy, first_tensor, tensor_of
 from groundscope.lm.interface import AttentionCall, current_observer, observing
-from groundscope.trace.signals.attention import AttentionRows, RowGeometry
+from groundscope.trace.signals.attention import RowGeometry
+
+
+class LayerReader(Protocol):
+    """Takes from each attention layer what it needs."""
+
+    def add_layer(self, call: AttentionCall) -> None:
+        """Called once per attention layer, in order of execution."""
 
 
 class PassCapture:
@@ -34,7 +41,7 @@ class PassCapture:
     def __init__(
         self,
         anatomy: Anatomy,
-        attention: Sequence[AttentionRows],
+        attention: Sequence[LayerReader],
         lens: Sequence[RowGeometry],
         with_mids: bool,
         batch_size: int,

@@ -104,7 +104,8 @@ class AttentionRows:
             logits = hide(attention_logits(call, g.batch, rows, g.keys, out=out), call, g.batch, rows, g.keys)
             visible = self._visible(call, rows)
             weights = softmax(logits, call.sinks, out=self._scratch.like("weights", logits))
-            blocks.append(self._reduce(weights, logits, rows.start - g.rows.start, visible))
+            numbers = torch.arange(rows.start, rows.stop, device=weights.device) - g.rows.start
+            blocks.append(self.reduce(weights, logits, numbers, visible))
         for name in blocks[0]:
             self.parts.setdefault(name, []).append(self._joined(name, [block[name] for block in blocks]))
 
@@ -134,19 +135,31 @@ class AttentionRows:
         mask = call.mask[self.geometry.batch, :1, rows, self.geometry.keys]
         return mask if mask.dtype == torch.bool else mask > -1e4
 
-    def _reduce(self, weights: Tensor, logits: Tensor, first_row: int, visible: Tensor | None) -> dict[str, Tensor]:
-        """Reduce weights and their logits, (head, row, key), to the requested signals."""
+    def reduce(self, weights: Tensor, logits: Tensor, rows: Tensor, visible: Tensor | None) -> dict[str, Tensor]:
+        """Reduce one block of attention to the requested signals.
+
+        Rows are reduced one by one, so a block may hold the same rows of several layers or sequences.
+
+        Args:
+            weights: (head, row, key), the keys from the example's first token on.
+            logits: Their logits, finite.
+            rows: (row,) numbers of the rows: row 0 predicts token 0.
+            visible: Boolean (1, row, key); ``None`` where every earlier key is visible.
+
+        Returns:
+            Per signal (head, row), or what :attr:`parts` holds.
+        """
         out: dict[str, Tensor] = {}
         if "lookback_ratio" in self.signals:
             context = weights[..., : self.geometry.header]
-            out["lookback_ratio"] = self._lookback(context, weights, first_row, visible)
+            out["lookback_ratio"] = self._lookback(context, weights, rows, visible)
         if "chunk_context_score" in self.signals:
             out["chunk_context_score"] = pooled_attention(weights, self.geometry.chunks)
         if not self.signals - {"lookback_ratio", "chunk_context_score"}:
             return out
         passage = _columns(weights, self.geometry.passages)  # (head, row, passage token)
         if "lookback_ratio_passages" in self.signals:
-            out["lookback_ratio_passages"] = self._lookback(passage, weights, first_row, visible, passages=True)
+            out["lookback_ratio_passages"] = self._lookback(passage, weights, rows, visible, passages=True)
         if "passage_attention" in self.signals:
             sums = [weights[..., start:end].sum(-1).mean(0) for start, end in self.geometry.passages]
             out["passage_attention"] = torch.stack(sums, dim=-1) if sums else weights.new_zeros(weights.shape[1], 0)
@@ -160,7 +173,7 @@ class AttentionRows:
         return out
 
     def _lookback(
-        self, context: Tensor, weights: Tensor, first_row: int, visible: Tensor | None, passages: bool = False
+        self, context: Tensor, weights: Tensor, rows: Tensor, visible: Tensor | None, passages: bool = False
     ) -> Tensor:
         """Mean over visible context keys / (that + mean over header and new tokens up to the query).
 
@@ -170,8 +183,7 @@ class AttentionRows:
         new = weights[..., g.header :].sum(-1)
         total = context.sum(-1)
         if visible is None:
-            first = g.prompt - g.header + first_row
-            new_count = torch.arange(first, first + weights.shape[1], device=weights.device)
+            new_count = rows + (g.prompt - g.header)
             mean = total / max(1, context.shape[-1])
         else:
             seen = _columns(visible, g.passages) if passages else visible[..., : g.header]

@@ -59,15 +59,22 @@ def output_signals(
     """
     blocks: dict[str, list[Tensor]] = {name: [] for name in wanted}
     for rows in row_blocks(len(normed), vocabulary_of(unembedding, normed)):
-        logits = unembedding.logits(normed[rows])
-        total = logits.logsumexp(-1)
-        if "token_energy" in wanted:
-            blocks["token_energy"].append(-total)
-        if "token_logprob" in wanted:
-            blocks["token_logprob"].append(logits.gather(-1, targets[rows, None]).squeeze(-1) - total)
-        if "token_entropy" in wanted:
-            blocks["token_entropy"].append(entropy(logits.sub_(total[:, None])))
+        for name, values in signals_of_logits(unembedding.logits(normed[rows]), targets[rows], wanted).items():
+            blocks[name].append(values)
     return {name: torch.cat(parts) for name, parts in blocks.items()}
+
+
+def signals_of_logits(logits: Tensor, targets: Tensor, wanted: frozenset[str] | set[str]) -> dict[str, Tensor]:
+    """The same of (row, vocabulary) logits, which are overwritten if the entropy is wanted."""
+    out: dict[str, Tensor] = {}
+    total = logits.logsumexp(-1)
+    if "token_energy" in wanted:
+        out["token_energy"] = -total
+    if "token_logprob" in wanted:
+        out["token_logprob"] = logits.gather(-1, targets[:, None]).squeeze(-1) - total
+    if "token_entropy" in wanted:
+        out["token_entropy"] = entropy(logits.sub_(total[:, None]))
+    return out
 
 
 def contrast_signals(

@@ -1,0 +1,1 @@
+"""Writing under control: generation whose signals are known token by token, and what is built on it."""
