@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundscope.data.label_faults import FAULTS, kind_name, label_faults, label_of
+from groundscope.data.label_faults import FAULTS, _cuts, kind_name, label_faults, label_of
 from groundscope.example import Example, Label
+from groundscope.text.words import clusters, word_spans
 
 RESPONSE = "Built in 1887, cafe\u0301 👩\u200d🚀 here."
 
@@ -53,3 +54,11 @@ def test_any_labels_can_be_looked_at(text, data):
     starts = data.draw(st.lists(st.integers(0, max(0, len(text) - 1)), max_size=4 if text else 0))
     labels = [(start, data.draw(st.integers(start + 1, len(text)))) for start in starts]
     assert faults(labels, text) <= FAULTS.keys()
+
+
+@given(st.text(alphabet="ab1.'\u0301\u200d👩🚀🇩 \n東", max_size=16), st.data())
+def test_looking_between_white_space_is_looking_at_the_whole(text, data):
+    edge = data.draw(st.integers(0, len(text)))
+    for units in (clusters, word_spans):
+        whole = any(start < edge < end for start, end in units(text))
+        assert _cuts(text, edge, units) == whole

@@ -163,12 +163,15 @@ def _label_findings(examples: Sequence[Example]) -> list[Finding]:
 
 def _answers(examples: Sequence[Example]) -> list[Finding]:
     """Find answers that are given more than once."""
-    by_answer: dict[str, dict[str, list[Example]]] = defaultdict(lambda: defaultdict(list))
+    by_answer: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
-        if answer := normal([example.response]):
-            by_answer[answer][normal([example.question, *example.passages])].append(example)
+        by_answer[normal([example.response])].append(example)
+    by_answer.pop("", None)
     repeated, contradictory, reused = [], [], []
-    for by_context in by_answer.values():
+    for alike in by_answer.values():
+        by_context: dict[str, list[Example]] = defaultdict(list)
+        for example in alike if len(alike) > 1 else ():
+            by_context[normal([example.question, *example.passages])].append(example)
         if len(by_context) > 1:
             reused.append(next(iter(by_context.values()))[0])
         for same in by_context.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from groundscope.example import Example
@@ -57,11 +57,23 @@ def label_faults(example: Example) -> Iterator[str]:
         return
     if any(not response[label.start : label.end].strip() for label in labels):
         yield "label holds nothing"
-    edges = {edge for label in labels for edge in (label.start, label.end)} - {0, len(response)}
-    if edges & {edge for start, end in clusters(response) for edge in range(start + 1, end)}:
+    edges = {edge for label in labels for edge in (label.start, label.end)}
+    if any(_cuts(response, edge, clusters) for edge in edges):
         yield "label cuts a character"
-    elif edges & {edge for start, end in word_spans(response) for edge in range(start + 1, end)}:
+    elif any(_cuts(response, edge, word_spans) for edge in edges):
         yield "label cuts a word"
     ordered = sorted(labels, key=lambda label: label.start)
     if any(after.start < before.end for before, after in pairwise(ordered)):
         yield "labels overlap"
+
+
+def _cuts(text: str, edge: int, units: Callable[[str], list[tuple[int, int]]]) -> bool:
+    """Whether an edge lies inside a unit; only what stands between white space is cut up, as no unit holds any."""
+    start = end = edge
+    while start > 0 and not text[start - 1].isspace():
+        start -= 1
+    while end < len(text) and not text[end].isspace():
+        end += 1
+    if edge in (start, end):
+        return False
+    return any(first < edge - start < last for first, last in units(text[start:end]))

@@ -43,13 +43,16 @@ def normal(texts: Iterable[str]) -> str:
 def contexts_of(examples: Iterable[tuple[str, Example]]) -> list[Context]:
     """Return the distinct contexts of (split, example) pairs, in order of appearance; empty ones are left out."""
     found: dict[str, Context] = {}
+    as_given: dict[tuple[str, ...], Context | None] = {}  # many examples share one context to the letter
     for split, example in examples:
-        text = normal(example.passages)
-        if not text:
+        if example.passages not in as_given:
+            text = normal(example.passages)
+            if text and text not in found:
+                found[text] = Context(_sketch(text.split(" ")))
+            as_given[example.passages] = found.get(text)
+        context = as_given[example.passages]
+        if context is None:
             continue
-        if text not in found:
-            found[text] = Context(_sketch(text.split(" ")))
-        context = found[text]
         context.splits.add(split)
         context.groups.add(example.group)
         context.ids.setdefault(split, example.id or "")
