@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from groundscope.errors import InputError
-from groundscope.evaluate.metrics import Curve, always_positive_f1, auprc, auroc, best_f1, calibration, count, pearson
+from groundscope.evaluate.metrics import Curve, always_positive_f1, auprc, auroc, calibration, count, pearson
 
 
 @st.composite
@@ -28,9 +28,9 @@ def test_equal_to_scikit_learn(given_):
     labels, scores = given_
     assert auroc(labels, scores) == pytest.approx(roc_auc_score(labels, scores))
     assert auprc(labels, scores) == pytest.approx(average_precision_score(labels, scores))
-    best, threshold = best_f1(labels, scores)
-    assert best == pytest.approx(max(count(labels, scores >= t).f1 for t in np.unique(scores)))
-    assert f1_score(labels, scores >= threshold) == pytest.approx(best)
+    assert Curve.of(labels, scores).best_f1 == pytest.approx(
+        max(count(labels, scores >= t).f1 for t in np.unique(scores))
+    )
     if len(np.unique(scores)) > 1:
         assert pearson(labels, scores) == pytest.approx(np.corrcoef(labels, scores)[0, 1])
 
@@ -74,7 +74,7 @@ def test_one_class_has_no_figure():
         assert np.isnan(auroc(labels, np.arange(3.0)))
         assert np.isnan(pearson(labels, np.arange(3.0)))
     assert np.isnan(auprc(np.zeros(3, bool), np.arange(3.0)))
-    assert np.isnan(best_f1(np.zeros(3, bool), np.arange(3.0))[0])
+    assert np.isnan(Curve.of(np.zeros(3, bool), np.arange(3.0)).best_f1)
     assert np.isnan(pearson(np.array([True, False]), np.ones(2)))
 
 

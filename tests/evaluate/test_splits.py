@@ -49,7 +49,7 @@ def test_the_same_passages_are_one_source_whatever_their_identifier(traced):
 
 
 def test_fewer_sources_than_folds(traced):
-    with pytest.raises(InputError, match="needs at least 20 sources. Got 16"):
+    with pytest.raises(InputError, match="needs at least 20 sources"):
         list(folds(traced, 20))
 
 
@@ -72,7 +72,7 @@ def test_all_hallucinated_ones_of_one_source(traced):
     lone = [
         TracedExample(replace(item.example, labels=(), hallucinated=item.group == first), item.trace) for item in traced
     ]
-    with pytest.raises(InputError, match="one class only|cannot be held back"):
+    with pytest.raises(InputError, match=r"one class only|cannot be held back"):
         list(folds(lone, 4))
 
 

@@ -107,7 +107,9 @@ class Resampler:
         below, above = np.count_nonzero(known <= 0), np.count_nonzero(known >= 0)
         return Difference(estimate, float(min(1.0, 2 * (min(below, above) + 1) / (len(known) + 1))))
 
-    def ranking(self, codes: Codes, labels: Labels, scores: Floats, bins: int = 2048) -> tuple[Floats, Floats]:
+    def ranking(
+        self, codes: Codes, labels: Labels, scores: Floats, bins: int = 2048, curve: Curve | None = None
+    ) -> tuple[Floats, Floats]:
         """Return AUROC and AUPRC of every resample, (resample,) each; NaN where a resample has one class.
 
         Exact up to ``bins`` distinct scores. Beyond, scores are put into that many bins of equal counts and
@@ -118,6 +120,7 @@ class Resampler:
             labels: (unit,) whether hallucinated.
             scores: (unit,) finite.
             bins: Most distinct scores that are kept apart.
+            curve: Of these units, where it is known already.
         """
         labels, scores = check_scores(labels, scores)
         distinct, index = np.unique(-scores, return_inverse=True)  # falling
@@ -133,12 +136,14 @@ class Resampler:
             np.bincount(codes[rows] * size + binned[rows], minlength=shape[0] * size).reshape(shape).astype(np.float32)
             for rows in (labels, ~labels)
         )
+        # The first row weighs every source once: the figure itself, as the bins see it.
+        weights = np.vstack([np.ones((1, len(present)), dtype=np.float32), weights])
         roc = _aurocs(weights, positives, negatives)
         pr = _average_precisions(weights, positives, negatives)
         if len(distinct) > bins:
-            exact, coarse = Curve.of(labels, scores), Curve.of(labels, -binned.astype(np.float64))
-            roc, pr = roc + (exact.auroc - coarse.auroc), pr + (exact.auprc - coarse.auprc)
-        return roc, pr
+            exact = Curve.of(labels, scores) if curve is None else curve
+            roc, pr = roc + (exact.auroc - roc[0]), pr + (exact.auprc - pr[0])
+        return roc[1:], pr[1:]
 
     def correlation(self, codes: Codes, labels: Labels, scores: Floats) -> Floats:
         """Return Pearson's correlation of score and label in every resample, (resample,)."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from groundscope.evaluate.bootstrap import Estimate, Resampler
 from groundscope.evaluate.crossfit import Scored
-from groundscope.evaluate.metrics import Counts, Curve, Floats, always_positive_f1, best_f1, pearson
+from groundscope.evaluate.metrics import Counts, Curve, Floats, always_positive_f1, pearson
 from groundscope.evaluate.results import POOLED, Comparison, Macro, Measured, Row
 from groundscope.evaluate.units import LEVELS, Truth, Units, gather
 from groundscope.example import Example
@@ -108,14 +108,13 @@ class Meter:
         main: tuple[float, Floats] | None = None
         if units.level != "span":
             curve = Curve.of(units.labels, units.scores)
-            roc, pr = self.resampler.ranking(codes, units.labels, units.scores, _BINS[units.level])
+            roc, pr = self.resampler.ranking(codes, units.labels, units.scores, _BINS[units.level], curve)
             values["auroc"] = self.resampler.estimate(curve.auroc, roc)
             values["auprc"] = self.resampler.estimate(curve.auprc, pr)
             values["pearson"] = self.resampler.estimate(
                 pearson(units.labels, units.scores), self.resampler.correlation(codes, units.labels, units.scores)
             )
-            best, _ = best_f1(units.labels, units.scores)
-            values["best_f1_on_test"] = best if np.isfinite(best) else None
+            values["best_f1_on_test"] = curve.best_f1 if units.positives else None
             main = (curve.auroc, roc)
         if units.counts is not None:
             counts = Counts(*units.counts.sum(axis=0).tolist())

@@ -125,6 +125,11 @@ class Curve:
         """(point,) F1 at each threshold."""
         return 2 * self.hits / np.maximum(self.hits + self.false_alarms + self.positives, 1e-300)
 
+    @property
+    def best_f1(self) -> float:
+        """Highest F1 of any threshold, chosen on what it is measured on, so it flatters; NaN without positives."""
+        return float(self.f1.max()) if self.positives else float("nan")
+
 
 def auroc(labels: Labels, scores: Floats) -> float:
     """Return the probability that a hallucinated unit outscores a faithful one, ties half; NaN for one class.
@@ -155,18 +160,6 @@ def pearson(labels: Labels, scores: Floats) -> float:
         return float("nan")
     x, y = labels - labels.mean(), scores - scores.mean()
     return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1, 1))
-
-
-def best_f1(labels: Labels, scores: Floats) -> tuple[float, float]:
-    """Return the highest F1 that any threshold reaches on these very units, and that threshold.
-
-    A figure for comparison with papers that report it; chosen on what it is measured on, so it flatters.
-    """
-    curve = Curve.of(labels, scores)
-    if not curve.positives:
-        return float("nan"), float("nan")
-    point = int(np.argmax(curve.f1))
-    return float(curve.f1[point]), float(curve.thresholds[point])
 
 
 def always_positive_f1(prevalence: float) -> float:
