@@ -8,8 +8,11 @@ from planted import HEAD, LAYER, planted
 
 from groundscope.detectors.redeep_chunk import ReDeEPChunk
 from groundscope.errors import InputError
+from groundscope.example import Example, Label
 from groundscope.learn.labels import token_labels
+from groundscope.reading import Reader
 from groundscope.text.chunks import ChunkConfig
+from groundscope.trace.traced import TracedExample
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,30 @@ def test_the_maximum_is_chosen_for_where_it_is_asked_for(train, dev):
     assert highest.score(dev) >= ReDeEPChunk(
         heads=len(mean.heads_), layers=len(mean.layers_), beta=mean.beta_, response="max"
     ).fit(train).score(dev)
+
+
+def test_texts_are_cut_read_learnt_from_and_scored(tiny):
+    rng = np.random.default_rng(0)
+    words = "the tower was completed in 1889 by engineers of Paris"
+    examples = []
+    for number in range(12):
+        sentences = [" ".join(rng.permutation(words.split())).capitalize() + "." for _ in range(6)]
+        response = " ".join(sentences[:3])
+        marks = (Label(len(sentences[0]) + 1, len(response)),) if number % 2 else ()
+        passages = (" ".join(sentences[1:4]), sentences[5])
+        examples.append(Example("What?", passages, response, marks, id=f"e{number}", label_kind="span"))
+    detector = ReDeEPChunk(size=60, overlap=0, heads=2, layers=1, beta=0.5)
+    items = list(Reader(tiny, [detector], fingerprint=True).read_many(examples))
+    assert all(isinstance(item, TracedExample) for item in items)
+    detector.fit(items)
+    assert detector.level_ == "chunk"
+    for item in items:
+        chunks = item.trace.layout.chunks
+        assert len(chunks.response) == 3 and len(chunks.passages) >= 4
+        scores = detector.token_scores(item.trace)
+        assert [np.ptp(scores[start:end]) for start, end in chunks.response] == [0, 0, 0]
+        assert len(np.unique(scores)) == 3
+        assert detector.response_score(scores) == pytest.approx(np.unique(scores).mean())
 
 
 def test_it_says_how_chunks_are_cut():
