@@ -19,9 +19,9 @@ TABLE = Path(__file__).parent.parent / "src" / "groundscope" / "data" / "thresho
 def main() -> None:
     lm = gs.LanguageModel.from_pretrained("smollm2-135m")
     template = gs.PromptTemplate()
-    detectors = [from_name(name) for name in names() if not from_name(name).needs_training]
-    signals = list(dict.fromkeys(signal for detector in detectors for signal in detector.signals))
-    traces = read_sample(lm, signals, template, reference_sample())
+    made = [from_name(name) for name in names()]
+    detectors = [detector for detector in made if not detector.needs_training and not detector.costs_more]
+    traces = read_sample(lm, detectors, template, reference_sample())
     table = {}
     for detector in detectors:
         threshold = draw_lines(detector, traces, lm.name)

@@ -99,19 +99,19 @@ def test_windows_hold_every_token_in_order(length, size, overlap):
 
 
 def test_tokens_carry_their_sentences_score(folder, tiny):
-    response = "  The claim word1. A claim word2 here!\n\n Is claim word7 evidence?"
+    response = "  The claim word1. A claim word2 here!\n\n Is claim word7 so?"
     detector = Nli(str(folder))
     layout, values = gathered(detector, tiny, (FILLER,), response)
     assert values.dtype == np.float32 and values.shape == (layout.response_length,)
-    sentences = ["The claim word1.", "A claim word2 here!", "Is claim word7 evidence?"]
+    sentences = ["The claim word1.", "A claim word2 here!", "Is claim word7 so?"]
     scores = [1 - value for value in detector.classifier_.support(sentences, [FILLER], 3)]
     assert len({round(score, 7) for score in scores}) == 3
     second, third = response.index("A claim"), response.index("Is claim")
     for (start, end), value in zip(layout.response_offsets.tolist(), values, strict=True):
-        blank = not response[start:end].strip()
-        number = (end > second) + (end > third) if not blank else (start >= second - 1) + (start >= third)
+        place = start if not response[start:end].strip() else end - 1  # white space goes with what stands before it
+        number = (place >= second) + (place >= third)
         assert value == pytest.approx(scores[number], abs=1e-6), response[start:end]
-    assert (values > 0.9).all()  # "evidence" counts in a passage only
+    assert (values > 0.9).all()
     assert (gathered(Nli(str(folder)), tiny, ("word1 evidence",), response)[1] < 0.1).all()
 
 

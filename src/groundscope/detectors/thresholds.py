@@ -11,14 +11,17 @@ import hashlib
 import json
 import logging
 import tempfile
+from collections import ChainMap
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from groundscope.data.contrast import draw_contrast
+from groundscope.data.contrast import draw_contrasts
+from groundscope.detectors.learned import LearnedDetector
 from groundscope.errors import GroundscopeError, PrerequisiteError
 from groundscope.example import Example
 from groundscope.lm.cache import cache_dir
@@ -82,24 +85,44 @@ def measure_threshold(
     Raises:
         PrerequisiteError: If it can read none of them.
     """
-    traces = read_sample(lm, detector.signals, template, sample)
+    traces = read_sample(lm, [detector], template, sample)
     if not traces:
         raise PrerequisiteError(f"{lm.name} could read none of the reference sample; give a threshold yourself.")
     return draw_lines(detector, traces, lm.name)
 
 
 def read_sample(
-    lm: LanguageModel, signals: Sequence[str], template: PromptTemplate, sample: Sequence[Example]
+    lm: LanguageModel, detectors: Sequence[Detector], template: PromptTemplate, sample: Sequence[Example]
 ) -> list[Trace]:
-    """Let a model read faithful answers against the built-in pool of random documents; skips what it cannot read."""
+    """Let a model read faithful answers for some detectors, against the built-in pool of random documents.
+
+    What it cannot read is skipped.
+
+    Raises:
+        PrerequisiteError: If something that a detector gathers with is missing.
+    """
     renderer = lm.renderer(template)
-    layouts = []
+    signals = tuple(dict.fromkeys(name for detector in detectors for name in detector.signals))
+    documents = max([1, *(detector.documents for detector in detectors)])
+    items, layouts, traces = [], [], []
     for item in sample:
         try:
-            layouts.append(renderer.layout(item, [draw_contrast(item).passages]))
+            drawn = draw_contrasts(item, count=documents)
+            layouts.append(renderer.layout(item, [document.passages for document in drawn]))
+            items.append(item)
         except GroundscopeError as exc:
             _log.info("Left %s out of the reference sample: %s", item.id, exc)
-    return [trace for trace in trace_each(lm, layouts, signals) if isinstance(trace, Trace)]
+    for item, trace in zip(items, trace_each(lm, layouts, signals), strict=True):
+        if isinstance(trace, Trace):
+            try:
+                own = [detector.gather(lm, item, trace.layout) for detector in detectors if detector.own_signals]
+            except PrerequisiteError:
+                raise
+            except GroundscopeError as exc:
+                _log.info("Left %s out of the reference sample: %s", item.id, exc)
+                continue
+            traces.append(replace(trace, signals={**trace.signals, **ChainMap(*map(dict, own))}))
+    return traces
 
 
 def draw_lines(detector: Detector, traces: Sequence[Trace], model: str) -> Threshold:
@@ -129,6 +152,9 @@ def threshold_key(lm: LanguageModel, detector: Detector, template: PromptTemplat
         "window": detector.window,
         "sample": sample,
     }
+    if isinstance(detector, LearnedDetector) and detector.is_fitted:
+        arrays, facts = detector.state()
+        content["learnt"] = [facts, {name: array.tobytes().hex() for name, array in sorted(arrays.items())}]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()[:16]
     return f"{detector.name}-{digest}"
 
