@@ -91,6 +91,11 @@ def test_numbers_and_weight_are_chosen_on_dev_alone(tiny, train, dev):
     np.testing.assert_array_equal(stretched.balance_.external.span, plain.balance_.external.span)
 
 
+def test_choosing_on_what_was_learnt_from_is_refused(train):
+    with pytest.raises(InputError, match="must not share a"):
+        ReDeEPToken().fit(train, train[:6])
+
+
 def test_without_choices_dev_is_not_looked_at(train, dev):
     given = {"heads": 2, "layers": 1, "beta": 0.4}
     alone = ReDeEPToken(**given).fit(train)
