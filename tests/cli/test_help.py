@@ -37,6 +37,8 @@ def run(*arguments):
         ["convert", "--help"],
         ["audit", "--help"],
         ["label", "--help"],
+        ["validate", "--help"],
+        ["analyse", "--help"],
     ],
 )
 def test_nothing_heavy_is_imported(arguments):
