@@ -109,6 +109,7 @@ def test_transfer_makes_a_probe_for_the_other_model(folders, trained):
         (["train", "lookback-lens", "--train", "nowhere.jsonl", "-o", "{out}"], "cannot be read"),
         (["train", "lookback-lens", "--train", "{data}", "-o", "{models}/a"], "no saved detector"),
         (["train", "aggtruth", "--train", "{store}", "-o", "{out}"], "lacks the signals aggtruth_sum"),
+        (["train", "redeep-chunk", "--train", "{store}", "-o", "{out}"], "reads chunks of"),
         (["train", "lookback-lens", "--train", "{store}", "--dev", "{store}", "-o", "{out}"], "must not share"),
         (["train", "lookback-lens", "--train", "{store}", "-o", "{out}", "--model", "other"], "was read by"),
         (["transfer", "{models}/a", "--data", "{data}", "--to", "x", "-o", "{out}"], "lacks detector.json"),

@@ -65,6 +65,12 @@ class TraceStore:
         return dict(self._index["settings"]["fingerprint"])
 
     @property
+    def chunking(self) -> str | None:
+        """How text was cut into chunks, in words; ``None`` if it was not."""
+        value = self._index["settings"].get("chunking")
+        return None if value is None else str(value)
+
+    @property
     def unread(self) -> list[dict[str, Any]]:
         """Examples that have no trace, and why."""
         return list(self._index["unread"])

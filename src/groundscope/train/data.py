@@ -18,6 +18,7 @@ from groundscope.trace.traced import TracedExample
 
 if TYPE_CHECKING:
     from groundscope.reading import Reader, Unread
+    from groundscope.trace.store import TraceStore
 
 # As in scoring a file: random documents come from the contexts of the first so many records.
 OTHERS = 256
@@ -124,6 +125,7 @@ def open_data(
                 f"The trace store {str(source)!r} was read by {store.fingerprint['model']!r}, not by "
                 f"{options.model!r}. Leave --model out, or extract again."
             )
+        _check_chunks(store, detectors)
         unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in store.unread]
         return OpenedData(store.read(signals)[:limit], unread)
     opened = OpenedData()
@@ -138,6 +140,15 @@ def open_data(
         else:
             opened.unread.append(result)
     return opened
+
+
+def _check_chunks(store: TraceStore, detectors: Sequence[Detector]) -> None:
+    for detector in detectors:
+        if detector.chunking is not None and repr(detector.chunking) != store.chunking:
+            raise InputError(
+                f"The detector {detector.name!r} reads chunks of {detector.chunking!r}, and the trace store "
+                f"{str(store.folder)!r} was made with {store.chunking or 'none'}. Extract again with this detector."
+            )
 
 
 def wanted_signals(detectors: Sequence[Detector]) -> list[str]:
