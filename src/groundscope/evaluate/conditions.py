@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from groundscope.detectors.base import Detector
-from groundscope.errors import ContextTooLongError, GroundscopeError, InputError
+from groundscope.errors import ContextTooLongError, GroundscopeError, InputError, UnsupportedModelError
 from groundscope.example import Example
 from groundscope.lm.language_model import LanguageModel
 from groundscope.lm.layout import Layout
@@ -88,12 +88,15 @@ class ConditionReader:
 
         Raises:
             InputError: If there is no question to answer.
+            UnsupportedModelError: If the model cannot generate.
             ContextTooLongError: If there is no room for the answer.
         """
         from transformers import GenerationConfig
 
         if not example.question.strip():
             raise InputError(f"Example {example.id!r} has no question that could be answered without passages.")
+        if not hasattr(self.lm.model, "generate"):
+            raise UnsupportedModelError(f"{self.lm.name} cannot generate, so it has no answers without passages.")
         bare = replace(example, passages=(), response="x", labels=None, hallucinated=None)
         prompt = self.lm.renderer(self.template).layout(bare).prompt_ids
         limit = self.lm.max_length
@@ -105,8 +108,15 @@ class ConditionReader:
         if stops is None:
             stops = self.lm.tokenizer.eos_token_id
         first = stops[0] if isinstance(stops, list) else stops
+        # What a model's own settings say about sampling and repetition must not decide what it answers here.
         config = GenerationConfig(
-            do_sample=False, num_beams=1, max_new_tokens=max_new_tokens, eos_token_id=stops, pad_token_id=first
+            do_sample=False,
+            num_beams=1,
+            repetition_penalty=1.0,
+            no_repeat_ngram_size=0,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=stops,
+            pad_token_id=0 if first is None else first,
         )
         with self.lm.tap.open(attention=False):  # evaluation mode, also where the model was left in training mode
             found = self.lm.model.generate(  # type: ignore[operator]
