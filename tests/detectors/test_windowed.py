@@ -320,3 +320,22 @@ def test_layouts_of_the_tests_are_what_they_say():
     layout = layout_of(3)
     assert layout.response == "a a a" and isinstance(layout, gs.Layout)
     assert marks_of(traced({"lookback_ratio": np.zeros((3, 2, 3))}, (1, 3))).tolist() == [False, True, True]
+
+
+def test_windows_and_heads_say_what_the_probe_holds():
+    data = some_data("lookback_ratio", 12)
+    detector = LookbackLens().fit(data)
+    trace = data[0].trace
+    ranges = np.array([[0, 3], [2, 7]])
+    want = [
+        detector.probe_.probability(trace["lookback_ratio"][a:b].reshape(b - a, -1).mean(axis=0)) for a, b in ranges
+    ]
+    np.testing.assert_allclose(detector.window_scores(trace, ranges), want, rtol=1e-6)
+    weights = detector.head_weights()
+    assert weights.shape == trace["lookback_ratio"].shape[1:]
+    assert weights[1, 2] == detector.probe_.coef_[weights.shape[1] + 2]
+    sums = some_data("aggtruth_sum", 12)
+    selected = AggTruth(selector="center", selector_params={"fraction": 0.5}).fit(sums)
+    assert selected.head_weights().shape == weights.shape and (selected.head_weights() == 0).any()
+    states = some_data("hidden_state_0", 12, shape=(6,))
+    assert HiddenState(layer=0).fit(states).head_weights() is None

@@ -18,7 +18,7 @@ from groundscope.errors import InputError, check_choice, check_count
 from groundscope.learn.labels import ALL_KINDS, FINE_KINDS, check_both_classes, response_label, token_labels
 from groundscope.learn.probe import LinearProbe
 from groundscope.learn.units import Units, listed_units, response_unit, run_units, window_units
-from groundscope.learn.windows import spread, window_means, window_ranges
+from groundscope.learn.windows import Ranges, spread, window_means, window_ranges
 from groundscope.trace.trace import Trace
 from groundscope.trace.traced import Traced, TracedExample
 
@@ -121,6 +121,17 @@ class WindowedProbe(LearnedDetector):
         # The probe is linear: its value at a window's mean features is the mean of its values.
         ranges = window_ranges(trace.tokens, self.window_size, self.stride)
         return spread(expit(window_means(log_odds, ranges)), ranges, trace.tokens)
+
+    def window_scores(self, trace: Trace, ranges: Ranges) -> Scores:
+        """Return the probability at the mean features of each token range, (window,)."""
+        self.check_fitted()
+        return np.asarray(expit(window_means(self.probe_.decision(self.features(trace)), ranges)), dtype=np.float64)
+
+    def head_weights(self) -> Scores | None:
+        """Return the (layer, head) weights of unscaled features; ``None`` where the features are no heads."""
+        if len(self.shape_) != 2:
+            return None
+        return self.probe_.coef_[: math.prod(self.shape_)].reshape(self.shape_)
 
     def response_score(self, scores: Scores) -> float:
         """Return the score of a response from its (token,) scores; NaN entries do not count.
