@@ -2,8 +2,11 @@
 
 import gzip
 import json
+import pickle
 
+import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from groundscope.cli.main import app
@@ -124,3 +127,30 @@ def test_wrong_use_is_refused_and_leaves_nothing(folders, store, trained, tmp_pa
     done = run(*(str(item).format(probe=trained, **names) for item in arguments), code=2)
     assert message in " ".join(done.stderr.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_only_heads_that_copy_are_candidates_if_asked(folders):
+    run("extract", folders / "data.jsonl.gz", "-o", folders / "redeep", "--model", folders / "a",
+        "--detector", "redeep-token", code=3)  # fmt: skip
+    run("train", "redeep-token", "--train", folders / "redeep", "-o", folders / "copying", "--copying-heads", 3)
+    config = json.loads((folders / "copying" / "detector.json").read_text())
+    candidates = {tuple(head) for head in config["params"]["candidates"]}
+    assert len(candidates) == 3 and {tuple(head) for head in config["facts"]["heads"]} <= candidates
+    done = run(
+        "train", "lookback-lens", "--train", folders / "redeep", "-o", folders / "x", "--copying-heads", 3, code=2
+    )
+    assert "goes with redeep" in done.stderr
+
+
+def test_a_released_classifier_is_imported_and_anything_else_refused(folders, tmp_path):
+    rng = np.random.default_rng(0)
+    model = LogisticRegression().fit(rng.normal(size=(40, 1024)), np.arange(40) % 2)
+    released = tmp_path / "released.pkl"
+    released.write_bytes(pickle.dumps({"clf": model, "best_threshold": 0.9}, protocol=4))
+    assert "1024 weights" in run("import-probe", released, "-o", tmp_path / "probe").stdout
+    done = run("score", "--passage", "p", "--response", "Bees stand.", "--detector", tmp_path / "probe",
+               "--model", folders / "a", code=2)  # fmt: skip
+    assert "cannot score" in done.stderr
+    (tmp_path / "evil.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    run("import-probe", tmp_path / "evil.pkl", "-o", tmp_path / "no", code=2)
+    assert not (tmp_path / "no").exists()

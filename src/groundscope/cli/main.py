@@ -19,6 +19,7 @@ from groundscope.cli import (
     doctor,
     evaluate,
     extract,
+    import_probe,
     label,
     models,
     score,
@@ -116,6 +117,7 @@ def _root(
 app.command("score", epilog=score.EPILOG)(score.score)
 app.command("extract")(extract.extract)
 app.command("train")(train.train)
+app.command("import-probe")(import_probe.import_probe)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("transfer")(transfer.transfer)
 app.command("validate")(validate.validate)

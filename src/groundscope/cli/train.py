@@ -16,6 +16,7 @@ from groundscope.cli.extract import Dtype
 
 if TYPE_CHECKING:
     from groundscope.example import Example
+    from groundscope.train.data import ReadingOptions
     from groundscope.train.fitting import Training
 
 
@@ -35,6 +36,10 @@ def train(
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter of the method; repeat for more."),
+    ] = None,
+    copying_heads: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="For ReDeEP: only the N heads that copy most, found from the weights."),
     ] = None,
     objective: Annotated[
         str, typer.Option(help="What the threshold is for: f1, precision:P (at least) or fpr:Q (at most).")
@@ -63,11 +68,19 @@ def train(
     from groundscope.train.fitting import train_detector
 
     goal = Objective.parse(objective)
-    made: Any = from_name(detector, **parameters(param or []))
+    options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
+    settings = parameters(param or [])
+    made: Any = from_name(detector, **settings)
     if not made.needs_training:
         raise InputError(f"The detector {detector!r} does not learn; use it as it is.")
     check_folder(output)
-    options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
+    if copying_heads is not None:
+        if "candidates" not in made.parameters() or "candidates" in settings:
+            raise InputError(
+                "--copying-heads goes with redeep-token and redeep-chunk, and without -p candidates=.... "
+                f"Got {detector!r}."
+            )
+        made = from_name(detector, **settings, candidates=candidates_from_weights(options, data[0], copying_heads))
 
     def opened(paths: list[Path] | None, what: str) -> list[Any]:
         found = []
@@ -82,6 +95,20 @@ def train(
     card = model_card(training, [*train_set, *dev_set], [path.name for path in [*data, *(dev or [])]])
     save_detector(made, output, card)
     _show(training, output, format)
+
+
+def candidates_from_weights(options: ReadingOptions, data: Path, count: int) -> list[tuple[int, int]]:
+    """Return the heads that copy most, of the model that reads or has read the data."""
+    from dataclasses import replace
+
+    from groundscope.learn.copying import copying_heads
+    from groundscope.trace.store import TraceStore, is_store
+
+    if is_store(data):
+        options = replace(options, model=options.model or TraceStore(data).fingerprint["model"])
+    lm = options.language_model()
+    note(f"looking for the {count} heads of {lm.name} that copy most")
+    return copying_heads(lm, count)
 
 
 def parameters(given: list[str]) -> dict[str, Any]:

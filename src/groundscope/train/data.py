@@ -17,6 +17,7 @@ from groundscope.example import Example
 from groundscope.trace.traced import TracedExample
 
 if TYPE_CHECKING:
+    from groundscope.lm.language_model import LanguageModel
     from groundscope.reading import Reader, Unread
     from groundscope.trace.store import TraceStore
 
@@ -46,21 +47,26 @@ class ReadingOptions:
     batch_size: int = 8
     seed: int = 0
 
-    def reader(self, detectors: Sequence[Detector], signals: Sequence[str] = ()) -> Reader:
+    def language_model(self) -> LanguageModel:
         """Load the model; this is where torch is imported."""
         from transformers.utils import logging
 
         from groundscope.lm.catalog import is_embedded
         from groundscope.lm.language_model import LanguageModel
-        from groundscope.lm.template import PromptTemplate
-        from groundscope.reading import Reader
         from groundscope.scope import DEFAULT_MODEL
 
         model = self.model or DEFAULT_MODEL
         if is_embedded(model) or Path(model).exists():
             logging.disable_progress_bar()  # for local files it only flashes by; for downloads it is wanted
+        return LanguageModel.from_pretrained(model, dtype=self.dtype, device=self.device)
+
+    def reader(self, detectors: Sequence[Detector], signals: Sequence[str] = ()) -> Reader:
+        """Load the model and join it with what it is to read for."""
+        from groundscope.lm.template import PromptTemplate
+        from groundscope.reading import Reader
+
         return Reader(
-            LanguageModel.from_pretrained(model, dtype=self.dtype, device=self.device),
+            self.language_model(),
             detectors,
             signals=signals,
             template=None if self.template is None else PromptTemplate.from_file(self.template),
