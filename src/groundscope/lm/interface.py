@@ -22,6 +22,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from groundscope.lm.prefix import prefix_of
+
 IMPLEMENTATION = "groundscope"
 # Rows of recomputed attention held at once when a layer's output must come from them.
 _ROW_BYTES = 64 << 20
@@ -41,6 +43,8 @@ class AttentionCall:
         scaling: Factor on the products.
         softcap: Logits become ``softcap * tanh(logits / softcap)``; ``None`` for none.
         sinks: One extra logit per head that takes part in the softmax only; ``None`` for none.
+        prefix: Keys and values, (1, key head, key, channel), that all sequences share and that go before ``key``;
+            ``None`` for none. The mask covers both.
     """
 
     module: nn.Module
@@ -50,6 +54,7 @@ class AttentionCall:
     scaling: float
     softcap: float | None
     sinks: Tensor | None
+    prefix: tuple[Tensor, Tensor] | None = None
 
 
 class AttentionObserver(Protocol):
@@ -156,10 +161,15 @@ def last_logits(call: AttentionCall, rows: int) -> tuple[Tensor, Tensor | None]:
     """
     dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
     count, heads, _, channels = call.query.shape
-    groups, keys = call.key.shape[1], call.key.shape[2]
-    query = (call.query[:, :, -rows:].to(dtype) * call.scaling).reshape(count * groups, -1, channels)
-    key = call.key.to(dtype).reshape(count * groups, keys, channels)
-    logits = torch.bmm(query, key.transpose(1, 2)).view(count, heads, rows, keys)
+    query = call.query[:, :, -rows:].to(dtype) * call.scaling
+    parts = [_products(query, call.key.to(dtype))]
+    if call.prefix is not None:
+        shared = call.prefix[0].to(dtype)
+        # All sequences' queries as rows of one: (1, key head, group * sequence * row, channel).
+        together = query.view(count, shared.shape[1], -1, rows, channels).permute(1, 2, 0, 3, 4)
+        parts.insert(0, _apart(_products(together.reshape(1, shared.shape[1], -1, channels), shared), count, heads))
+    logits = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+    keys = logits.shape[-1]
     if call.softcap is not None:
         logits.div_(call.softcap).tanh_().mul_(call.softcap)
     low = -1e30
@@ -173,6 +183,21 @@ def last_logits(call: AttentionCall, rows: int) -> tuple[Tensor, Tensor | None]:
     place = torch.arange(keys, device=logits.device)
     causal = place <= place[-rows:, None]
     return logits.masked_fill_(~causal, low), causal[None, None]
+
+
+def _products(query: Tensor, key: Tensor) -> Tensor:
+    """(batch, head, row, channel) x (batch, key head, key, channel) -> (batch, head, row, key)."""
+    batch, heads, rows, channels = query.shape
+    grouped = query.reshape(batch * key.shape[1], -1, channels)
+    products = torch.bmm(grouped, key.reshape(-1, key.shape[2], channels).transpose(1, 2))
+    return products.view(batch, heads, rows, -1)
+
+
+def _apart(together: Tensor, count: int, heads: int) -> Tensor:
+    """(1, key head, group * sequence * row, x) -> (sequence, head, row, x)."""
+    groups, width = together.shape[1], together.shape[-1]
+    split = together.view(groups, heads // groups, count, -1, width)
+    return split.permute(2, 0, 1, 3, 4).reshape(count, heads, -1, width)
 
 
 def softmax(logits: Tensor, sinks: Tensor | None, out: Tensor | None = None) -> Tensor:
@@ -211,6 +236,19 @@ def _output_from_weights(call: AttentionCall, value: Tensor) -> Tensor:
     return output
 
 
+def _output_behind(call: AttentionCall, value: Tensor, shared: Tensor) -> Tensor:
+    """The layer's output for sequences that share a prefix: (sequence, row, head, channel)."""
+    count, heads, rows, _ = call.query.shape
+    groups, border = shared.shape[1], shared.shape[2]
+    logits, _ = last_logits(call, rows)
+    weights = softmax(logits, call.sinks).to(value.dtype)
+    first = weights[..., :border].view(count, groups, -1, rows, border).permute(1, 2, 0, 3, 4)
+    output = torch.bmm(first.reshape(groups, -1, border), shared[0])
+    own = weights[..., border:].reshape(count * groups, -1, value.shape[2])
+    rest = torch.bmm(own, value.reshape(-1, *value.shape[2:])).view(count, heads, rows, -1)
+    return (_apart(output.unsqueeze(0), count, heads) + rest).transpose(1, 2).contiguous()
+
+
 def _attention(
     module: nn.Module,
     query: Tensor,
@@ -229,11 +267,14 @@ def _attention(
         float(scale),
         kwargs.pop("softcap", None),
         kwargs.pop("s_aux", None),
+        prefix_of(key),
     )
     observer = _OBSERVER.get()
     if observer is not None:
         observer.attention(call)
-    if call.softcap is not None or call.sinks is not None:
+    if call.prefix is not None:
+        output = _output_behind(call, value, call.prefix[1])
+    elif call.softcap is not None or call.sinks is not None:
         output = _output_from_weights(call, value)
     else:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)

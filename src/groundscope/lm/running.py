@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from groundscope.errors import ContextTooLongError, InputError, LayoutError
 from groundscope.lm.layout import Ids
+from groundscope.lm.prefix import behind
 
 if TYPE_CHECKING:
     from groundscope.lm.language_model import LanguageModel
@@ -50,6 +53,7 @@ class Running:
         self._prompt_ids = torch.from_numpy(np.stack(padded))
         self.check(self._prompt_ids)
         self._cache = _new_cache(lm)
+        self._shared = False
         decoder = lm.anatomy.decoder
         # Older releases of transformers call it past_key_values.
         known = inspect.signature(decoder.forward).parameters
@@ -100,20 +104,51 @@ class Running:
             places = torch.arange(self.length + count, device=device)[None] - pads
             inputs["attention_mask"] = (places >= 0).long()
             inputs["position_ids"] = places[:, self.length :].clamp(min=0)
-        hidden: Tensor = self._lm.anatomy.decoder(**inputs).last_hidden_state
+        # Only our own attention function knows of shared keys.
+        with self._lm.tap.open(attention=True) if self._shared else nullcontext():
+            hidden: Tensor = self._lm.anatomy.decoder(**inputs).last_hidden_state
         self.length += count
         return hidden
+
+    def saved(self) -> tuple[int, list[Any]]:
+        """Return what :meth:`restore` needs to undo what comes next, a pass that breaks off half-way say."""
+        return self.length, [_copied(layer) for layer in self._cache.layers]
+
+    def restore(self, saved: tuple[int, list[Any]]) -> None:
+        """Go back to what was saved."""
+        self.length, self._cache.layers = saved
 
     def fork(self, indices: Sequence[int]) -> Running:
         """Return chosen sequences, each as often as it is named, that go on independently; this one stays as it is.
 
-        Keys and values are copied per sequence, except where all are taken in order: those are never written to.
+        Copies of one sequence share its keys and values, where the model allows it; otherwise these are copied.
         """
+        other = self._copy()
+        chosen = list(indices)
+        if len(chosen) > 1 and len(set(chosen)) == 1 and _can_share(self._lm):
+            other._repeat(chosen[0], len(chosen))
+        else:
+            other.keep(chosen)
+        return other
+
+    def _copy(self) -> Running:
         other = copy.copy(self)
         other._cache = copy.copy(self._cache)
         other._cache.layers = [_copied(layer) for layer in self._cache.layers]
-        other.keep(indices)
         return other
+
+    def _repeat(self, sequence: int, copies: int) -> None:
+        """Go on with copies of one sequence, which share what was read so far."""
+        index = torch.tensor([sequence] * copies, device=self._lm.device)
+        layers = self._cache.layers
+        for number, layer in enumerate(layers):
+            shared = behind(layer, sequence, copies)
+            if shared is None:
+                layer.reorder_cache(index)
+            else:
+                layers[number] = shared
+        self.pads = [self.pads[sequence]] * copies
+        self._shared = True
 
     def keep(self, indices: Sequence[int]) -> None:
         """Keep chosen sequences, in this order, and let the others go."""
@@ -155,6 +190,37 @@ def end_ids(lm: LanguageModel) -> tuple[int, ...]:
     found = list(configured) if isinstance(configured, (list, tuple)) else [configured]
     found.append(getattr(lm.tokenizer, "eos_token_id", None))
     return tuple(dict.fromkeys(int(number) for number in found if number is not None))
+
+
+# Whether copies of one sequence may share its keys, found out once per model.
+_SHARES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def _can_share(lm: LanguageModel) -> bool:
+    """Try it on a few tokens: shared and copied keys must give the same states."""
+    if lm.model not in _SHARES:
+        _SHARES[lm.model] = "attention" not in lm.anatomy.problems and _same_when_shared(lm)
+    return _SHARES[lm.model]
+
+
+def _same_when_shared(lm: LanguageModel) -> bool:
+    vocabulary = lm.input_embeddings().shape[0]
+    ids = (torch.arange(15) * 7 + 3) % vocabulary
+    prompt = Running(lm, [ids[:9].numpy()])
+    prompt.read(None)
+    shared, copied = prompt._copy(), prompt._copy()
+    shared._repeat(0, 2)
+    copied.keep([0, 0])
+    try:
+        for piece in (ids[9:11].view(2, 1), ids[11:15].view(2, 2)):
+            got, want = shared.read(piece), copied.read(piece)
+            loose = {torch.float64: 1e-8, torch.float32: 1e-3}.get(want.dtype, 5e-2)
+            if float((got - want).abs().max()) > loose * max(1.0, float(want.abs().max())):
+                return False
+    except (AttributeError, IndexError, TypeError, ValueError, RuntimeError):
+        # Attention code that handles the keys between cache and interface does not find the shared ones.
+        return False
+    return True
 
 
 def _new_cache(lm: LanguageModel) -> Any:

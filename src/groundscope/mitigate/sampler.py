@@ -13,6 +13,9 @@ from torch import Tensor
 
 from groundscope.errors import InputError, NonFiniteError, is_finite
 
+# Tokens among which a nucleus nearly always lies.
+_HEAD = 1024
+
 
 @dataclass(frozen=True)
 class Sampler:
@@ -102,23 +105,45 @@ class Draws:
         scores = logits
         for warper in self._warpers:
             scores = warper(None, scores)
-        # Drawn on the CPU: the same on every device.
-        probabilities = torch.softmax(scores, dim=-1).cpu()
-        drawn = [
-            torch.multinomial(row, 1, generator=generator)
-            for row, generator in zip(probabilities, self._generators, strict=True)
-        ]
-        return torch.cat(drawn)
+        if self._sampler.top_p < 1:
+            scores = nucleus(scores, float(self._sampler.top_p))
+        # Drawn on the CPU, from one number each: the same on every device, and none is drawn for unlikely tokens.
+        totals = torch.softmax(scores.double(), dim=-1).cumsum(-1).cpu()
+        numbers = [torch.rand(1, generator=generator, dtype=torch.float64) for generator in self._generators]
+        places = torch.stack(numbers) * totals[:, -1:]
+        return torch.searchsorted(totals, places, right=True).squeeze(-1)
+
+
+def nucleus(scores: Tensor, top_p: float) -> Tensor:
+    """Hide all but the likeliest tokens that together have the probability ``top_p``.
+
+    The same as transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary: here the head of the distribution
+    is looked at first.
+
+    Args:
+        scores: (sequence, vocabulary) logits.
+        top_p: Between 0 and 1.
+
+    Returns:
+        A copy with hidden tokens at minus infinity.
+    """
+    top, index = torch.softmax(scores, dim=-1).topk(min(_HEAD, scores.shape[-1]), dim=-1)
+    totals = top.cumsum(-1)
+    if bool((totals[:, -1] < top_p).any()):
+        from transformers import TopPLogitsWarper
+
+        warped: Tensor = TopPLogitsWarper(top_p)(None, scores)
+        return warped
+    kept = scores.gather(-1, index).masked_fill(totals - top >= top_p, -torch.inf)
+    return torch.full_like(scores, -torch.inf).scatter_(-1, index, kept)
 
 
 def _warpers(sampler: Sampler) -> list[Any]:
-    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+    from transformers import TemperatureLogitsWarper, TopKLogitsWarper
 
     warpers: list[Any] = [TemperatureLogitsWarper(float(sampler.temperature))]
     if sampler.top_k:
         warpers.append(TopKLogitsWarper(int(sampler.top_k)))
-    if sampler.top_p < 1:
-        warpers.append(TopPLogitsWarper(float(sampler.top_p)))
     return warpers
 
 

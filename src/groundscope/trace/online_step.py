@@ -135,9 +135,8 @@ class StepReader:
         if self._others is not None:
             self._others.check(ids.repeat_interleave(self._documents, dim=0))
 
-    @torch.no_grad()
     def advance(self, ids: Tensor | None, first: int) -> dict[str, Tensor]:
-        """Read the prompts (``None``), or the next tokens.
+        """Read the prompts (``None``), or the next tokens; where that fails, nothing has been read.
 
         Args:
             ids: (sequence, token).
@@ -146,6 +145,17 @@ class StepReader:
         Returns:
             Per signal, (sequence, row, ...); the normed states besides.
         """
+        caches = [running for running in (self.running, self._others) if running is not None]
+        saved = [running.saved() for running in caches]
+        try:
+            return self._advance(ids, first)
+        except BaseException:
+            for running, state in zip(caches, saved, strict=True):
+                running.restore(state)
+            raise
+
+    @torch.no_grad()
+    def _advance(self, ids: Tensor | None, first: int) -> dict[str, Tensor]:
         rows = 1 if ids is None else ids.shape[1]
         width = self.running.width if ids is None else rows
         places = [RowGeometry(i, width - rows, 1, rows, (), 1) for i in range(self.size)]
