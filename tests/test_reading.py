@@ -6,7 +6,7 @@ import pytest
 import groundscope as gs
 from groundscope.detectors.base import Detector
 from groundscope.detectors.registry import from_name
-from groundscope.errors import InputError
+from groundscope.errors import InputError, UnsupportedModelError
 from groundscope.reading import Reader, Unread, nothing_to_read
 from groundscope.trace.traced import TracedExample
 
@@ -123,3 +123,12 @@ def test_chunks_are_cut_for_detectors_that_need_them(tiny):
     assert set(detector.signals) <= set(traces[0])
     with pytest.raises(InputError, match="same chunks"):
         Reader(tiny, [detector, from_name("redeep-chunk", size=30, overlap=5)])
+
+
+def test_detectors_that_a_model_cannot_serve_are_left_out_if_asked(tiny, caplog):
+    detectors = [from_name("contrast"), from_name("hidden-state", layer=99)]
+    with pytest.raises(UnsupportedModelError, match="layers 0 to 2"):
+        Reader(tiny, detectors).read([_example()])
+    reader = Reader(tiny, detectors, leave_out=True)
+    assert [detector.name for detector in reader.detectors] == ["contrast"]
+    assert "hidden-state is left out" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector, describe
-from groundscope.errors import ContextTooLongError, GroundscopeError, InputError
+from groundscope.errors import ContextTooLongError, GroundscopeError, InputError, UnsupportedModelError
 from groundscope.example import Example
 from groundscope.lm.chunking import attach_chunks
 from groundscope.lm.language_model import LanguageModel
@@ -18,12 +19,13 @@ from groundscope.lm.render import LongContext, resolve_layouts
 from groundscope.lm.template import PromptTemplate
 from groundscope.text.refusals import is_refusal
 from groundscope.text.visible import content_of
-from groundscope.trace.engine import trace_each
+from groundscope.trace.engine import check_support, trace_each
 from groundscope.trace.signals import sources_of
 from groundscope.trace.trace import FloatArray, Trace
 from groundscope.trace.traced import TracedExample
 
 ContrastSource = Literal["auto", "pool", "examples"]
+_log = logging.getLogger(__name__)
 UnreadOutcome = Literal["no_answer", "no_context", "too_long", "failed"]
 
 
@@ -55,6 +57,10 @@ class Reader:
         seed: Seed of that draw.
         batch_size: At most so many sequences in one pass.
         fingerprint: Whether traces say what they were read by, which detectors that learn must know.
+        leave_out: Whether detectors that the model cannot serve are left out, with a warning, and not refused.
+
+    Raises:
+        UnsupportedModelError: If the model cannot yield a signal.
     """
 
     def __init__(
@@ -69,9 +75,10 @@ class Reader:
         seed: int = 0,
         batch_size: int = 8,
         fingerprint: bool = False,
+        leave_out: bool = False,
     ) -> None:
         self.lm = lm
-        self.detectors = tuple(detectors)
+        self.detectors = tuple(_supported(lm, detectors) if leave_out else detectors)
         self.template = template or PromptTemplate()
         self.long_context = long_context
         self.contrast = contrast
@@ -199,6 +206,16 @@ class Reader:
         if self.chunking is not None:
             layouts = attach_chunks(self.lm, example, layouts, self.chunking)
         return layouts
+
+
+def _supported(lm: LanguageModel, detectors: Sequence[Detector]) -> Iterator[Detector]:
+    for detector in detectors:
+        try:
+            check_support(lm, detector.signals)
+        except UnsupportedModelError as exc:
+            _log.warning("%s is left out: %s", detector.name, exc)
+        else:
+            yield detector
 
 
 def nothing_to_read(example: Example) -> Unread | None:

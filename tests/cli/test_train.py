@@ -154,3 +154,10 @@ def test_a_released_classifier_is_imported_and_anything_else_refused(folders, tm
     (tmp_path / "evil.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     run("import-probe", tmp_path / "evil.pkl", "-o", tmp_path / "no", code=2)
     assert not (tmp_path / "no").exists()
+
+
+def test_by_default_all_that_the_model_can_serve_is_extracted(folders, caplog):
+    run("extract", folders / "data.jsonl.gz", "-o", folders / "all", "--model", folders / "a", "--limit", 4)
+    assert "hidden-state is left out" in caplog.text and "saplma is left out" in caplog.text
+    kept = TraceStore(folders / "all").signals
+    assert {"lookback_ratio", "aggtruth_sum", "external_context_score", "chunk_context_score", "mmd"} <= set(kept)

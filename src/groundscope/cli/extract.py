@@ -53,7 +53,7 @@ def extract(
     chosen = chosen_detectors(detector, bool(signal))
     if not chosen and not signal:
         raise InputError("Give at least one --detector or --signal.")
-    run = Extraction(data, output, chosen, tuple(signal or ()), options, limit, overwrite)
+    run = Extraction(data, output, chosen, tuple(signal or ()), options, limit, overwrite, leave_out=not detector)
     try:
         run.execute(sys.stderr.isatty())
     except KeyboardInterrupt:

@@ -114,6 +114,16 @@ def trace_each(
     return _Engine(lm, requested, batch_size, padding_side).run(layouts)
 
 
+def check_support(lm: LanguageModel, signals: Sequence[str]) -> None:
+    """Refuse signals that a model cannot yield, before anything is read.
+
+    Raises:
+        UnsupportedModelError: If it cannot yield one of them; the message says why.
+    """
+    if signals:
+        _Engine(lm, check_signals(signals), 1, "right")
+
+
 def check_layouts(layouts: object) -> list[Layout]:
     """Return layouts as a list.
 
@@ -243,7 +253,12 @@ class _Engine:
             layout = work[item.example].layout
             geometries.append(
                 RowGeometry(
-                    row, offset, item.prompt, layout.response_length, layout.passages, layout.header[0],
+                    row,
+                    offset,
+                    item.prompt,
+                    layout.response_length,
+                    layout.passages,
+                    layout.header[0],
                     chunks_of(layout),
                 )  # fmt: skip
             )

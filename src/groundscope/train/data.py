@@ -60,8 +60,8 @@ class ReadingOptions:
             logging.disable_progress_bar()  # for local files it only flashes by; for downloads it is wanted
         return LanguageModel.from_pretrained(model, dtype=self.dtype, device=self.device)
 
-    def reader(self, detectors: Sequence[Detector], signals: Sequence[str] = ()) -> Reader:
-        """Load the model and join it with what it is to read for."""
+    def reader(self, detectors: Sequence[Detector], signals: Sequence[str] = (), *, leave_out: bool = False) -> Reader:
+        """Load the model and join it with what it is to read for; see :class:`groundscope.reading.Reader`."""
         from groundscope.lm.template import PromptTemplate
         from groundscope.reading import Reader
 
@@ -73,6 +73,7 @@ class ReadingOptions:
             batch_size=self.batch_size,
             seed=self.seed,
             fingerprint=True,
+            leave_out=leave_out,
         )
 
 

@@ -32,6 +32,7 @@ class Extraction:
         options: How the model is loaded and reads.
         limit: Only the first so many records.
         overwrite: Whether to discard what is there.
+        leave_out: Whether detectors that the model cannot serve are left out, and not refused.
         bad: Lines that hold no record.
         unread: Examples without a trace.
         written: Examples in the store.
@@ -44,6 +45,7 @@ class Extraction:
     options: ReadingOptions = field(default_factory=ReadingOptions)
     limit: int | None = None
     overwrite: bool = False
+    leave_out: bool = False
     bad: list[BadRecord] = field(default_factory=list, init=False)
     unread: list[Unread] = field(default_factory=list, init=False)
     written: int = field(default=0, init=False)
@@ -57,13 +59,13 @@ class Extraction:
         examples = list(records(self.data, self.bad, self.limit))
         if not examples:
             raise InputError(f"{str(self.data)!r} holds no usable records.")
-        reader = self.options.reader(self.detectors, self.signals)
+        reader = self.options.reader(self.detectors, self.signals, leave_out=self.leave_out)
         settings = settings_of(
             self.options,
             version=__version__,
             fingerprint=reader.fingerprint,
             signals=list(reader.signals),
-            detectors=[repr(detector) for detector in self.detectors if detector.own_signals],
+            detectors=[repr(detector) for detector in reader.detectors if detector.own_signals],
             documents=reader.documents,
             chunking=None if reader.chunking is None else repr(reader.chunking),
             input_sha256=file_sha256(self.data),
