@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicLayer
 _NAME = "groundscope_prefix"
 
 
-class PrefixedLayer(DynamicLayer):
+class PrefixedLayer(DynamicLayer):  # type: ignore[misc]
     """One layer's cache of candidates behind a shared prefix; it needs groundscope's attention function.
 
     Args:

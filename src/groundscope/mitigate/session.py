@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -27,11 +28,12 @@ class _Written:
 
     spelling: Spelling
     reason: Reason | None = None
+    ended_at: int = 0
     length: int = 0
     characters: int = 0
 
     def copy(self) -> _Written:
-        return _Written(self.spelling.copy(), self.reason, self.length, self.characters)
+        return dataclasses.replace(self, spelling=self.spelling.copy())
 
 
 class Session:
@@ -113,7 +115,7 @@ class Session:
         """
         item = self._written[sequence]
         item.spelling.finish()
-        item.reason = reason
+        item.reason, item.ended_at = reason, self.tokens
         item.characters = len(item.spelling.text) if characters is None else characters
         if characters is not None:
             item.length = sum(1 for start, _ in item.spelling.offsets[: item.length] if start < characters)
@@ -182,12 +184,12 @@ class Session:
         """
         self.online.roll_back(count)
         for sequence, item in enumerate(self._written):
-            if item.reason is not None and item.length < self.tokens:
+            if item.reason is not None and item.ended_at <= self.tokens:
                 continue
             spelling = Spelling(self.lm.tokenizer)
             for token in self.online.ids(sequence):
                 spelling.add(token)
-            self._written[sequence] = _Written(spelling, None, self.tokens, len(spelling.text))
+            self._written[sequence] = _Written(spelling, length=self.tokens, characters=len(spelling.text))
 
     def longest(self) -> int:
         """Return the positions that the longest sequence takes, prompt included."""

@@ -41,7 +41,9 @@ class Spelling:
         self._recent.append(token)
         self._waiting += 1
         shown = self._decode(self._recent)
-        if shown.endswith(_REPLACEMENT) and self._waiting < _MAX_PIECES:
+        # A half character is shown as a replacement, or not at all.
+        whole = shown != self._before and not shown.endswith(_REPLACEMENT)
+        if not whole and self._waiting < _MAX_PIECES and self._tokenizer is not None:
             return ""
         return self._settle(shown)
 
@@ -61,6 +63,13 @@ class Spelling:
         known = shown.startswith(self._before)
         piece = shown[len(self._before) :] if known else self._decode(self._recent[self._settled :])
         place = (len(self.text), len(self.text) + len(piece))
+        while self._waiting > 1:
+            without = self._recent[: self._settled] + self._recent[self._settled + 1 :]
+            if self._decode(without) != shown:
+                break
+            # This token adds nothing: a mark for the beginning of the text.
+            self.offsets.append((place[0], place[0]))
+            self._recent, self._waiting = without, self._waiting - 1
         self.offsets += [place] * self._waiting
         self.text += piece
         self._recent = self._recent[self._settled :]
