@@ -161,3 +161,14 @@ def test_by_default_all_that_the_model_can_serve_is_extracted(folders, caplog):
     assert "hidden-state is left out" in caplog.text and "saplma is left out" in caplog.text
     kept = TraceStore(folders / "all").signals
     assert {"lookback_ratio", "aggtruth_sum", "external_context_score", "chunk_context_score", "mmd"} <= set(kept)
+
+
+def test_evaluation_by_default_takes_what_the_store_serves(folders, store, caplog):
+    done = run("evaluate", store, "-o", folders / "report", "--folds", 2, "--resamples", 20, "--format", "json",
+               "--no-cross-task", "--level", "response")  # fmt: skip
+    rows = {row["name"]: row for row in json.loads(done.stdout)["rows"]}
+    assert {"contrast", "lookback-lens", "perplexity", "response length"} <= set(rows)
+    assert "aggtruth" not in rows and "aggtruth is left out" in caplog.text
+    assert rows["lookback-lens"]["measured"][0]["units"] == 24
+    for name in ("results.json", "report.md", "report.html"):
+        assert (folders / "report" / name).stat().st_size > 500

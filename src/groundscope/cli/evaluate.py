@@ -92,7 +92,11 @@ def evaluate(
         nonlocal incomplete
         found: list[Any] = []
         for path in paths:
-            result = open_data(path, list(chosen.values()), options, progress=progress, limit=limit)
+            result = open_data(
+                path, list(chosen.values()), options, progress=progress, limit=limit, leave_out=not detector
+            )
+            for name in [name for name, made in chosen.items() if made not in result.detectors]:
+                del chosen[name]
             note(f"{what}: {path}: {result}")
             incomplete |= bool(result.bad) or any(item.outcome == "failed" for item in result.unread)
             found += result.traced

@@ -85,11 +85,13 @@ class OpenedData:
         traced: The examples.
         unread: Examples without a trace: refusals, empty or too long ones, failures.
         bad: Lines that hold no record.
+        detectors: Those whose signals were read.
     """
 
     traced: list[TracedExample] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     bad: list[BadRecord] = field(default_factory=list)
+    detectors: list[Detector] = field(default_factory=list)
 
     def __str__(self) -> str:
         parts = [f"{len(self.traced)} examples read"]
@@ -107,6 +109,7 @@ def open_data(
     progress: Progress | None = None,
     limit: int | None = None,
     only_labelled: bool = True,
+    leave_out: bool = False,
 ) -> OpenedData:
     """Return the traced examples of a trace store, or let a model read a file of records.
 
@@ -117,6 +120,7 @@ def open_data(
         progress: Wraps the examples of a file, told their number, to show how far it is.
         limit: Only the first so many records.
         only_labelled: Whether records that nobody labelled are left out.
+        leave_out: Whether detectors whose signals are not to be had are left out, with a warning, and not refused.
 
     Raises:
         InputError: If there is nothing to read, or a store lacks a signal or was read by another model.
@@ -124,7 +128,6 @@ def open_data(
     from groundscope.reading import Unread
     from groundscope.trace.store import TraceStore, is_store
 
-    signals = wanted_signals(detectors)
     if is_store(source):
         store = TraceStore(source)
         if options is not None and options.model not in (None, store.fingerprint["model"]):
@@ -132,15 +135,19 @@ def open_data(
                 f"The trace store {str(source)!r} was read by {store.fingerprint['model']!r}, not by "
                 f"{options.model!r}. Leave --model out, or extract again."
             )
-        _check_chunks(store, detectors)
+        if leave_out:
+            detectors = list(_served(store, detectors))
+        for detector in detectors:
+            _check_chunks(store, detector)
         unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in store.unread]
-        return OpenedData(store.read(signals)[:limit], unread)
+        return OpenedData(store.read(wanted_signals(detectors))[:limit], unread, detectors=list(detectors))
     opened = OpenedData()
     found = records(source, opened.bad, limit)
     examples = list(labelled(found) if only_labelled else found)
     if not examples:
         raise InputError(f"{str(source)!r} holds no usable {'labelled ' if only_labelled else ''}records.")
-    reader = (options or ReadingOptions()).reader(detectors)
+    reader = (options or ReadingOptions()).reader(detectors, leave_out=leave_out)
+    opened.detectors = list(reader.detectors)
     for result in reader.read_many(progress(examples, len(examples)) if progress else examples, examples[:OTHERS]):
         if isinstance(result, TracedExample):
             opened.traced.append(result)
@@ -149,13 +156,21 @@ def open_data(
     return opened
 
 
-def _check_chunks(store: TraceStore, detectors: Sequence[Detector]) -> None:
+def _served(store: TraceStore, detectors: Sequence[Detector]) -> Iterator[Detector]:
     for detector in detectors:
-        if detector.chunking is not None and repr(detector.chunking) != store.chunking:
-            raise InputError(
-                f"The detector {detector.name!r} reads chunks of {detector.chunking!r}, and the trace store "
-                f"{str(store.folder)!r} was made with {store.chunking or 'none'}. Extract again with this detector."
-            )
+        missing = [name for name in wanted_signals([detector]) if name not in store.signals]
+        if missing:
+            _log.warning("%s is left out: the trace store lacks %s.", detector.name, ", ".join(missing))
+        else:
+            yield detector
+
+
+def _check_chunks(store: TraceStore, detector: Detector) -> None:
+    if detector.chunking is not None and repr(detector.chunking) != store.chunking:
+        raise InputError(
+            f"The detector {detector.name!r} reads chunks of {detector.chunking!r}, and the trace store "
+            f"{str(store.folder)!r} was made with {store.chunking or 'none'}. Extract again with this detector."
+        )
 
 
 def wanted_signals(detectors: Sequence[Detector]) -> list[str]:
