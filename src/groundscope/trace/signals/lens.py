@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ def lens_signals(
     targets: Tensor,
     wanted: frozenset[str],
 ) -> dict[str, Tensor]:
-    """Signals of the logit lens, layer by layer; no more than two layers' distributions are held.
+    """Signals of the logit lens, layer by layer; no more distributions are held than a block of rows allows.
 
     Args:
         unembedding: The model's final norm and output matrix.
@@ -64,15 +65,12 @@ def _block(
     entropies, knowledge = [], []
     late = torch.zeros_like(top)
     sure = torch.zeros_like(top)
-    for layer in range(depth):
+    after = chain(_distributions(unembedding, outs[:-1], rows), [final])
+    before = _distributions(unembedding, mids, rows)
+    for layer, logs in enumerate(after):
         last = layer == depth - 1
-        needed = last or rate or "lens_entropy" in wanted or "parametric_knowledge_score" in wanted
-        if not needed:
-            continue
-        logs = final if last else log_softmax_(unembedding.logits(unembedding.normed(outs[layer][rows])))
         if "parametric_knowledge_score" in wanted:
-            before = log_softmax_(unembedding.logits(unembedding.normed(mids[layer][rows])))
-            knowledge.append(jensen_shannon(before, logs))
+            knowledge.append(jensen_shannon(next(before), logs))
         if "lens_entropy" in wanted or (rate and not last):
             spread = entropy(logs)
             entropies.append(spread)
@@ -94,6 +92,21 @@ def _block(
             chosen = final.gather(-1, targets[rows, None]).squeeze(-1)
             out["information_processing_rate_calibrated"] = ratio * (chosen - top).exp()
     return out
+
+
+def _distributions(unembedding: Unembedding, states: Sequence[Tensor], rows: slice) -> Iterator[Tensor]:
+    """Log probabilities of some rows, (row, vocabulary), layer by layer.
+
+    Of few rows several layers are read at once: going through the output matrix costs more than the arithmetic.
+    """
+    if not states:
+        return
+    count = rows.stop - rows.start
+    room = next(row_blocks(1 << 30, 3 * vocabulary_of(unembedding, states[0])))
+    together = max(1, room.stop // count)
+    for start in range(0, len(states), together):
+        part = torch.cat([state[rows] for state in states[start : start + together]])
+        yield from log_softmax_(unembedding.logits(unembedding.normed(part))).split(count)  # type: ignore[no-untyped-call]
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
