@@ -8,6 +8,7 @@ import torch
 
 import groundscope as gs
 from groundscope.errors import ContextTooLongError, InputError
+from groundscope.lm.layout import Segment
 from groundscope.mitigate.generate import generate
 from groundscope.mitigate.sampler import Sampler
 from groundscope.mitigate.session import Session
@@ -37,12 +38,25 @@ def test_greedy_is_what_transformers_generates(tiny, prompt):
     assert session.ended(0) == ("end" if ended else None)
 
 
+def test_the_prompt_is_that_of_the_finished_text(tiny, prompt):
+    example = gs.Example(question=QUESTION, passages=tuple(PASSAGES), response="In 1889.")
+    layout = tiny.renderer().layout(example, [["Bees."]])
+    opened = tiny.renderer().prompt(QUESTION, PASSAGES, [["Bees."]])
+    assert opened.response_length == 0 and opened.response is None
+    np.testing.assert_array_equal(opened.prompt_ids, layout.prompt_ids)
+    np.testing.assert_array_equal(opened.contrast_prompt_ids[0], layout.contrast_prompt_ids[0])
+    assert (opened.passages, opened.header, opened.segments) == (layout.passages, layout.header, layout.segments[:-1])
+    with pytest.raises(ContextTooLongError):
+        tiny.renderer().prompt(QUESTION, PASSAGES, reserve=3000)
+
+
 def test_pieces_spell_the_text_and_signals_are_those_of_the_trace(tiny, prompt):
     session = Session(tiny, prompt, SIGNALS)
     tokens = list(generate(session, DRAWN, 40))
     assert len(tokens) > 5
     trace = session.trace(0)
-    assert trace.layout.response == tiny.tokenizer.decode(session.ids(0)) == text_of(tokens) or session.ended(0) is None
+    assert trace.layout.response == tiny.tokenizer.decode(session.ids(0))
+    assert trace.layout.segments[-1] == Segment("response", prompt.prompt_length, prompt.prompt_length + trace.tokens)
     assert text_of(tokens) == session.text(0)
     assert [token.number for token in tokens] == list(range(trace.tokens))
     want = tiny.trace(trace.layout, SIGNALS)

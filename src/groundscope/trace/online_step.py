@@ -225,7 +225,7 @@ class StepReader:
     def _contrast_of(self, running: Running, ids: Tensor | None, normed: Tensor) -> dict[str, Tensor]:
         repeated = None if ids is None else ids.repeat_interleave(self._documents, dim=0)
         hidden = running.read(repeated)[:, -normed.shape[1] :]
-        others = hidden.unflatten(0, (self.size, self._documents)).transpose(1, 2)
+        others = hidden.reshape(self.size, self._documents, *hidden.shape[1:]).transpose(1, 2)
         found = {OTHERS: others.clone()}  # (sequence, row, document, channel)
         if self._forms:
             own = normed.unsqueeze(2).expand_as(others)
