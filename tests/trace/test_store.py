@@ -2,6 +2,8 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import groundscope as gs
@@ -9,6 +11,7 @@ from groundscope.detectors.registry import from_name
 from groundscope.errors import InputError, MismatchError
 from groundscope.reading import Reader
 from groundscope.trace import store as module
+from groundscope.trace.lock import only_writer
 from groundscope.trace.signals import SIGNALS
 from groundscope.trace.store import TraceStore, TraceWriter, shards
 
@@ -137,3 +140,114 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path, traced):
     with pytest.raises(InputError, match="no trace store"):
         TraceWriter(tmp_path, _settings(traced), overwrite=True)
     assert (tmp_path / "thesis.tex").read_text() == "years"
+
+
+def _rewrite(path, change):
+    table = pq.read_table(path)
+    pq.write_table(change(table), path)
+
+
+def _column(name, change):
+    def changed(table):
+        values = table[name].to_pylist()
+        return table.set_column(table.schema.get_field_index(name), name, pa.array([change(values[0]), *values[1:]]))
+
+    return lambda path: _rewrite(path, changed)
+
+
+def _meta(change):
+    def changed(table):
+        meta = change(json.loads(table.schema.metadata[b"groundscope"]))
+        return table.replace_schema_metadata({"groundscope": json.dumps(meta)})
+
+    return lambda path: _rewrite(path, changed)
+
+
+BROKEN_SHARDS = {
+    "empty": lambda path: path.write_bytes(b""),
+    "foreign": lambda path: pq.write_table(pa.table({"a": [1]}), path),
+    "folder": lambda path: (path.unlink(), path.mkdir()),
+    "no metadata": lambda path: _rewrite(path, lambda table: table.replace_schema_metadata({})),
+    "metadata of another kind": _meta(lambda _: []),
+    "no shapes": _meta(lambda meta: {**meta, "shapes": {}}),
+    "other shapes": _meta(lambda meta: {**meta, "shapes": {name: [7, 7] for name in meta["shapes"]}}),
+    "example": _column("example", lambda _: "{"),
+    "response missing": _column("example", lambda _: "{}"),
+    "layout": _column("layout", lambda _: "null"),
+    "layout fields": _column("layout", lambda _: "{}"),
+    "short values": _column("signal:lookback_ratio", lambda values: values[:5]),
+}
+
+
+@pytest.mark.parametrize("damage", BROKEN_SHARDS)
+def test_whatever_is_wrong_in_a_shard_is_told_as_damage(tmp_path, traced, damage):
+    _write(tmp_path / "s", traced)
+    BROKEN_SHARDS[damage](tmp_path / "s" / "part-00000.parquet")
+    with pytest.raises(InputError, match=r"part-00000\.parquet.*damaged.*extract again"):
+        TraceStore(tmp_path / "s").read()
+
+
+@pytest.mark.parametrize("damage", ["empty", "foreign", "folder", "no metadata"])
+def test_going_on_from_a_damaged_shard_is_refused_and_repaired_as_told(tmp_path, traced, damage):
+    _write(tmp_path / "s", traced)
+    path = tmp_path / "s" / "part-00000.parquet"
+    BROKEN_SHARDS[damage](path)
+    with pytest.raises(InputError, match=r"part-00000\.parquet.*damaged.*Remove it"):
+        TraceWriter(tmp_path / "s", _settings(traced))
+    path.rmdir() if path.is_dir() else path.unlink()
+    assert [item.example.id for item in _write(tmp_path / "s", traced).read()] == ["r0", "r1", "r2"]
+
+
+def test_going_on_from_another_models_shard_is_refused(tmp_path, traced):
+    _write(tmp_path / "s", traced)
+    _meta(lambda meta: {**meta, "fingerprint": {"model": "x"}})(tmp_path / "s" / "part-00000.parquet")
+    with pytest.raises(MismatchError, match="another model"):
+        TraceWriter(tmp_path / "s", _settings(traced))
+
+
+def test_a_missing_shard_is_noticed_and_read_again(tmp_path, traced):
+    _write(tmp_path / "s", traced)
+    (tmp_path / "s" / "part-00000.parquet").unlink()
+    with pytest.raises(InputError, match="finished with 3 examples and holds 0"):
+        TraceStore(tmp_path / "s").read()
+    assert len(_write(tmp_path / "s", traced).read()) == 3
+
+
+def test_an_example_is_never_there_twice(tmp_path, traced):
+    _write(tmp_path / "s", traced)
+    (tmp_path / "s" / "part-00001.parquet").write_bytes((tmp_path / "s" / "part-00000.parquet").read_bytes())
+    with pytest.raises(InputError, match=r"part-00001\.parquet.*earlier shard.*'r0'"):
+        TraceStore(tmp_path / "s").read()
+
+
+def test_files_of_other_names_are_no_shards(tmp_path, traced):
+    store = _write(tmp_path / "s", traced)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "s" / "part-mine.parquet")
+    assert len(store.read()) == 3
+
+
+@pytest.mark.parametrize("name", ["settings", "signals", "unread", "examples", "fingerprint"])
+@pytest.mark.parametrize("value", [None, 3.5, "x", [1]])
+def test_an_index_of_another_kind_is_refused(tmp_path, traced, name, value):
+    _write(tmp_path / "s", traced)
+    path = tmp_path / "s" / "store.json"
+    index = json.loads(path.read_text())
+    if name == "fingerprint":
+        index["settings"][name] = value
+    else:
+        index[name] = value
+    path.write_text(json.dumps(index))
+    for opened in (lambda: TraceStore(tmp_path / "s"), lambda: TraceWriter(tmp_path / "s", _settings(traced))):
+        with pytest.raises(InputError, match=r"store\.json is damaged"):
+            opened()
+
+
+def test_two_runs_never_write_one_store(tmp_path):
+    with only_writer(tmp_path / "new" / "s"):
+        with pytest.raises(InputError, match="Another run is writing"), only_writer(tmp_path / "new" / "s"):
+            raise AssertionError
+        with only_writer(tmp_path / "new" / "other"):
+            pass
+    with only_writer(tmp_path / "new" / "s"):
+        pass
+    assert list((tmp_path / "new").iterdir()) == []

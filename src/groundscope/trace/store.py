@@ -6,7 +6,9 @@ float32. Shards appear whole or not at all; a run that was interrupted goes on w
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -82,7 +84,7 @@ class TraceStore:
             signals: Names; all if ``None``. What is not asked for is not loaded.
 
         Raises:
-            InputError: If a signal is not in the store.
+            InputError: If a signal is not in the store, or a shard is missing, damaged or there twice.
         """
         wanted = self.signals if signals is None else tuple(dict.fromkeys(signals))
         missing = [name for name in wanted if name not in self.signals]
@@ -91,7 +93,24 @@ class TraceStore:
                 f"The trace store {str(self.folder)!r} lacks the signals {', '.join(missing)}. Extract again with the "
                 "--detector that reads them, or with --signal."
             )
-        found = [item for path in shards(self.folder) for item in _read_shard(path, wanted, self._index)]
+        found: list[tuple[int, TracedExample]] = []
+        known: set[str | None] = set()
+        for path in shards(self.folder):
+            part = _whole_shard(path, wanted, self._index)
+            ids = [item.example.id for _, item in part]
+            twice = known.intersection(ids) - {None}
+            if twice:
+                raise InputError(
+                    f"The shard {str(path)!r} holds examples that an earlier shard holds too, for instance "
+                    f"{min(map(str, twice))!r}. Remove it and extract again."
+                )
+            known.update(ids)
+            found += part
+        if len(found) != len(self):
+            raise InputError(
+                f"The trace store {str(self.folder)!r} was finished with {len(self)} examples and holds {len(found)}. "
+                "Run the same 'groundscope extract' again to put in order what was removed or added."
+            )
         return [item for _, item in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -130,7 +149,7 @@ class TraceWriter:
         except OSError as exc:
             raise PrerequisiteError(f"{str(self.folder)!r} cannot be written: {exc.strerror}.") from exc
         for path in shards(self.folder):
-            self.finished.update(_ids(path))
+            self.finished.update(_ids(path, self.settings["fingerprint"]))
 
     def _check_same(self, there: Mapping[str, Any]) -> None:
         other = [name for name in sorted({*there, *self.settings}) if there.get(name) != self.settings.get(name)]
@@ -183,7 +202,7 @@ class TraceWriter:
         record = {
             "format": _FORMAT,
             "complete": complete,
-            "examples": sum(len(_ids(path)) for path in paths),
+            "examples": sum(len(_ids(path, self.settings["fingerprint"])) for path in paths),
             "signals": first,
             "settings": self.settings,
             "unread": [dict(item) for item in unread],
@@ -214,22 +233,56 @@ def read_index(folder: Path) -> dict[str, Any]:
     """
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise InputError(f"{str(folder)!r} is no trace store: {INDEX} is missing or damaged.") from exc
-    if not isinstance(index, dict) or index.get("format") != _FORMAT or "settings" not in index:
+    if not isinstance(index, dict) or index.get("format") != _FORMAT:
         raise InputError(f"{str(folder)!r} is no trace store that this version of groundscope reads.")
+    settings, signals, unread = (index.get(name) for name in ("settings", "signals", "unread"))
+    if (
+        not (isinstance(settings, dict) and isinstance(settings.get("fingerprint"), dict))
+        or not (isinstance(signals, list) and all(isinstance(name, str) for name in signals))
+        or not (isinstance(unread, list) and all(isinstance(item, dict) and "outcome" in item for item in unread))
+        or not isinstance(index.get("examples"), int)
+    ):
+        raise InputError(f"{str(folder)!r} is no trace store: its {INDEX} is damaged. Extract to another folder.")
     return index
 
 
 def shards(folder: Path) -> list[Path]:
     """Return the shards of a store, in order."""
-    return sorted(folder.glob("part-*.parquet"))
+    return sorted(path for path in folder.glob("part-*.parquet") if re.fullmatch(r"part-\d+", path.stem))
 
 
-def _ids(path: Path) -> list[str]:
+def _ids(path: Path, fingerprint: Mapping[str, Any]) -> list[str]:
+    """Return the ids in a shard, refusing one that is damaged or of another model."""
     import pyarrow.parquet as pq
 
-    return [str(value) for value in pq.read_table(path, columns=["id"])["id"].to_pylist()]
+    with _told_as_damage(path):
+        table = pq.read_table(path, columns=["id"])
+        _check_origin(path, json.loads(table.schema.metadata[b"groundscope"]), fingerprint)
+        return [str(value) for value in table["id"].to_pylist()]
+
+
+def _check_origin(path: Path, meta: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> None:
+    if meta["fingerprint"] != fingerprint:
+        raise MismatchError(
+            f"The shard {str(path)!r} is of another model or template than the rest of its store. Remove it and "
+            "extract again."
+        )
+
+
+@contextlib.contextmanager
+def _told_as_damage(path: Path) -> Iterator[None]:
+    """Say of whatever reading a shard raises that the shard is damaged."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except MismatchError:
+        raise
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as exc:
+        reason = " ".join(str(exc).split()).rstrip(".")
+        raise InputError(f"The shard {str(path)!r} is damaged: {reason}. Remove it and extract again.") from exc
 
 
 def _signals_of(path: Path) -> list[str]:
@@ -290,18 +343,18 @@ def _layout_record(trace: Trace) -> dict[str, Any]:
     }
 
 
+def _whole_shard(path: Path, signals: Sequence[str], index: Mapping[str, Any]) -> list[tuple[int, TracedExample]]:
+    with _told_as_damage(path):
+        return list(_read_shard(path, signals, index))
+
+
 def _read_shard(path: Path, signals: Sequence[str], index: Mapping[str, Any]) -> Iterator[tuple[int, TracedExample]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = ["id", "number", "example", "layout", "prompt_ids", "response_ids", *(_PREFIX + name for name in signals)]
-    try:
-        table = pq.read_table(path, columns=names)
-        meta = json.loads(table.schema.metadata[b"groundscope"])
-    except (pa.ArrowInvalid, OSError, KeyError, TypeError, ValueError) as exc:
-        raise InputError(f"The shard {str(path)!r} is damaged: {exc}. Remove it and extract again.") from exc
-    if meta["fingerprint"] != index["settings"]["fingerprint"]:
-        raise MismatchError(f"The shard {str(path)!r} is of another model or template than the rest of its store.")
+    table = pq.read_table(path, columns=names)
+    meta = json.loads(table.schema.metadata[b"groundscope"])
+    _check_origin(path, meta, index["settings"]["fingerprint"])
     values = {name: table[_PREFIX + name].combine_chunks() for name in signals}
     for row in range(table.num_rows):
         record = json.loads(table["layout"][row].as_py())

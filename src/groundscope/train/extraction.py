@@ -15,6 +15,7 @@ from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
 from groundscope.example import Example
 from groundscope.reading import Unread
+from groundscope.trace.lock import only_writer
 from groundscope.trace.store import TraceStore, TraceWriter
 from groundscope.trace.traced import TracedExample
 from groundscope.train.data import OTHERS, ReadingOptions, records, settings_of
@@ -54,8 +55,12 @@ class Extraction:
         """Read what is missing.
 
         Raises:
-            InputError: If the file holds no record, or the folder holds something else.
+            InputError: If the file holds no record, or the folder holds something else or is being written.
         """
+        with only_writer(self.output):
+            self._execute(show_progress)
+
+    def _execute(self, show_progress: bool) -> None:
         examples = list(records(self.data, self.bad, self.limit))
         if not examples:
             raise InputError(f"{str(self.data)!r} holds no usable records.")

@@ -1,0 +1,36 @@
+"""One writer at a time for what several files make up."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from groundscope.errors import InputError, PrerequisiteError
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing the same store meanwhile.
+
+    Raises:
+        InputError: If another one is writing it.
+        PrerequisiteError: If the lock file beside it cannot be made.
+    """
+    lock = FileLock(f"{folder}.lock", timeout=0)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise InputError(f"Another run is writing {str(folder)!r}. Wait for it, or choose another -o.") from None
+    except OSError as exc:
+        raise PrerequisiteError(f"{lock.lock_file!r} cannot be made: {exc.strerror or exc}.") from exc
+    try:
+        yield
+    finally:
+        # Removed while still held: FileLock notices a lock file that is gone and takes a new one.
+        with contextlib.suppress(OSError):
+            Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
