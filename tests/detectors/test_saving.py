@@ -83,6 +83,18 @@ def test_an_unfitted_detector_is_neither_saved_nor_used(tiny, tmp_path):
         (lambda d: _edit(d, facts={}), "damaged"),
         (lambda d: _edit(d, fingerprint=None), "damaged"),
         (lambda d: _edit(d, threshold={"x": 1}), "damaged"),
+        (lambda d: _edit(d, threshold={"response": "x", "span": 1.0, "source": ""}), "damaged.*threshold"),
+        (lambda d: _edit(d, threshold={"response": None, "span": None, "source": "s"}), "damaged.*threshold"),
+        (lambda d: _edit(d, threshold={"response": float("nan"), "span": 1.0, "source": "s"}), "damaged.*threshold"),
+        (lambda d: _edit(d, threshold={"response": 0.5, "span": float("inf"), "source": "s"}), "damaged.*threshold"),
+        (lambda d: _edit(d, threshold={"response": 0.5, "span": 1.0, "source": 3}), "damaged.*threshold"),
+        (lambda d: _edit(d, trained_on="abc"), "damaged.*trained_on"),
+        (lambda d: _edit(d, trained_on=[1, None]), "damaged.*trained_on"),
+        (lambda d: _edit(d, fingerprint=[]), "damaged.*fingerprint"),
+        (lambda d: _edit(d, fingerprint={"model": 3}), "damaged.*fingerprint"),
+        (lambda d: _edit(d, params=3), "damaged"),
+        (lambda d: (d / CONFIG).write_text("[" * 100_000), "damaged"),
+        (lambda d: _hold_bfloat16(d / ARRAYS), "damaged"),
         (lambda d: _edit(d, detector="lookback-lenss"), "Did you mean 'lookback-lens'"),
         (lambda d: _edit(d, detector="contrast", params={}), "does not learn"),
     ],
@@ -92,6 +104,13 @@ def test_a_damaged_folder_is_refused(detector, tmp_path, damage, message):
     damage(tmp_path / "d")
     with pytest.raises(InputError, match=message):
         load_detector(tmp_path / "d")
+
+
+def _hold_bfloat16(path):
+    import torch
+    from safetensors.torch import save_file as save_tensors
+
+    save_tensors({"coef": torch.zeros(12, dtype=torch.bfloat16)}, path)
 
 
 def _edit(folder, **changes):
@@ -128,3 +147,39 @@ def test_a_class_loads_only_its_own(detector, tmp_path):
     assert type(detector).from_pretrained(tmp_path / "d").is_fitted
     with pytest.raises(InputError, match="no AggTruth"):
         type(from_name("aggtruth")).from_pretrained(tmp_path / "d")
+
+
+@pytest.mark.parametrize("learnt", [np.array([object()]), np.array(["text"]), "no array", None])
+def test_what_is_no_plain_array_is_refused_and_leaves_nothing(detector, tmp_path, monkeypatch, learnt):
+    facts = detector.state()[1]
+    monkeypatch.setattr(type(detector), "state", lambda _: ({"coef": learnt}, facts))
+    with pytest.raises(InputError, match="cannot be written as plain arrays"):
+        save_detector(detector, tmp_path / "d")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rename_that_fails_brings_the_old_one_back(detector, tmp_path, monkeypatch):
+    save_detector(detector, tmp_path / "d", "old")
+    rename = type(tmp_path).rename
+
+    def failing(path, target):
+        if path.name.startswith(".d.") and path.name != ".d.old":
+            raise OSError(5, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(type(tmp_path), "rename", failing)
+    with pytest.raises(PrerequisiteError, match="Input/output"):
+        save_detector(detector, tmp_path / "d", "new")
+    assert (tmp_path / "d" / CARD).read_text() == "old" and [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+def test_what_a_killed_run_left_is_no_obstacle(detector, tmp_path):
+    save_detector(detector, tmp_path / "d", "old")
+    (tmp_path / "d").rename(tmp_path / ".d.old")
+    for text in ("new", "newer"):
+        save_detector(detector, tmp_path / "d", text)
+        assert (tmp_path / "d" / CARD).read_text() == text
+    (tmp_path / ".d.old").mkdir()
+    (tmp_path / ".d.old" / CONFIG).write_text("left over")
+    save_detector(detector, tmp_path / "d", "newest")
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]

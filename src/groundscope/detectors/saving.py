@@ -17,7 +17,7 @@ import numpy as np
 from groundscope._version import __version__
 from groundscope.detectors.base import Detector
 from groundscope.detectors.registry import from_name, names
-from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError
+from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError, is_finite
 from groundscope.verdict import Threshold
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def save_detector(detector: LearnedDetector, folder: str | Path, card: str | Non
         PrerequisiteError: If the detector is not fitted, or the folder cannot be written.
         InputError: If the folder holds something else.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     detector.check_fitted()
@@ -90,18 +91,30 @@ def save_detector(detector: LearnedDetector, folder: str | Path, card: str | Non
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
         (temporary / CARD).write_text(card or _short_card(detector), encoding="utf-8")
         temporary.chmod(0o755)
-        if folder.exists():
-            old = folder.with_name(f".{folder.name}.old")
-            folder.rename(old)
-            temporary.rename(folder)
-            shutil.rmtree(old)
-        else:
-            temporary.rename(folder)
+        _put_in_place(temporary, folder)
     except OSError as exc:
         raise PrerequisiteError(f"{str(folder)!r} cannot be written: {exc.strerror}.") from exc
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise InputError(f"What {detector.name!r} learnt cannot be written as plain arrays: {exc!r}.") from exc
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def _put_in_place(made: Path, folder: Path) -> None:
+    """Give a folder its final name; what had it before is back if that fails."""
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)  # left by a run that was killed between the two renames
+    if not folder.exists():
+        made.rename(folder)
+        return
+    folder.rename(old)
+    try:
+        made.rename(folder)
+    except BaseException:
+        old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def check_folder(folder: Path) -> None:
@@ -135,7 +148,7 @@ def load_detector(source: str | Path) -> LearnedDetector:
         raise InputError(
             f"{str(source)!r} is no saved detector: it lacks {Path(str(exc.filename or ARRAYS)).name}."
         ) from exc
-    except (OSError, ValueError, SafetensorError) as exc:
+    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as exc:
         raise InputError(f"The detector in {str(source)!r} is damaged: {exc}. Train or copy it again.") from exc
     if not isinstance(config, dict) or config.get("format") != _FORMAT:
         found = config.get("format") if isinstance(config, dict) else config
@@ -147,14 +160,31 @@ def load_detector(source: str | Path) -> LearnedDetector:
         if not isinstance(detector, LearnedDetector):
             raise InputError(f"{str(source)!r} names the method {config['detector']!r}, which does not learn.")
         detector.restore(arrays, config["facts"])
-        detector.fingerprint_ = dict(config["fingerprint"])
-        detector.trained_on_ = [str(item) for item in config["trained_on"]]
-        detector.threshold_ = None if config["threshold"] is None else Threshold(**config["threshold"])
+        detector.fingerprint_, detector.trained_on_, detector.threshold_ = _origin(config)
     except GroundscopeError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError) as exc:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise InputError(f"The detector in {str(source)!r} is damaged ({exc!r}). Train or copy it again.") from exc
     return detector
+
+
+def _origin(config: dict[str, Any]) -> tuple[dict[str, Any], list[str], Threshold | None]:
+    """Return what a detector was fitted on, what it has seen and its thresholds, all of the right kind.
+
+    Raises:
+        ValueError: If one is not.
+    """
+    fingerprint, seen, given = config["fingerprint"], config["trained_on"], config["threshold"]
+    if not isinstance(fingerprint, dict) or not isinstance(fingerprint.get("model", ""), str):
+        raise ValueError("fingerprint")
+    if not isinstance(seen, list) or not all(isinstance(mark, str) for mark in seen):
+        raise ValueError("trained_on")
+    threshold = None if given is None else Threshold(**given)
+    if threshold is not None and not (
+        is_finite(threshold.response) and is_finite(threshold.span) and isinstance(threshold.source, str)
+    ):
+        raise ValueError("threshold")
+    return fingerprint, seen, threshold
 
 
 def push_detector(detector: LearnedDetector, repository: str, *, private: bool = False) -> str:
