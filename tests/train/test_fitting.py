@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,36 @@ def test_a_source_on_two_sides_is_refused(traced):
     for parts in ((traced[:25], traced[25:]), (traced[:24], traced[24:], traced[23:])):
         with pytest.raises(InputError, match="must not share"):
             train_detector(_hidden(), *parts)
+
+
+def test_passages_on_two_sides_are_refused_whatever_their_source_is_called(traced):
+    def renamed(item):
+        return replace(item, example=replace(item.example, id=f"new {item.example.id}", source_id="another"))
+
+    for parts in (
+        (traced[:24], [*traced[24:], renamed(traced[0])]),
+        (traced[:24], traced[24:32], [*traced[32:], renamed(traced[0])]),
+        (traced[:24], traced[24:32], [*traced[32:], renamed(traced[24])]),
+    ):
+        with pytest.raises(InputError, match="must not share passages"):
+            train_detector(_hidden(), *parts)
+
+
+def test_an_empty_set_is_never_taken_for_none(traced):
+    with pytest.raises(InputError, match="needs examples to learn from"):
+        train_detector(_hidden(), traced[:24], [])
+    with pytest.raises(InputError, match="no example to measure on"):
+        train_detector(_hidden(), traced[:24], traced[24:], [])
+
+
+@pytest.mark.parametrize("error", [RuntimeError("boom"), KeyError("x"), ZeroDivisionError(), MemoryError("8 GiB")])
+def test_a_detector_that_fails_in_fit_is_named(traced, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(type(_hidden()), "_fit", fail)
+    with pytest.raises(InputError, match="'hidden-state' failed in fit: " + type(error).__name__):
+        train_detector(_hidden(), traced[:24], traced[24:])
 
 
 def test_a_detector_that_does_not_learn_is_refused(traced):

@@ -91,7 +91,9 @@ def train(
         return found
 
     train_set, dev_set, test_set = opened(data, "train"), opened(dev, "dev"), opened(test, "test")
-    training = train_detector(made, train_set, dev_set or None, test_set or None, objective=goal, seed=seed)
+    training = train_detector(
+        made, train_set, dev_set if dev else None, test_set if test else None, objective=goal, seed=seed
+    )
     card = model_card(training, [*train_set, *dev_set], [path.name for path in [*data, *(dev or [])]])
     save_detector(made, output, card)
     _show(training, output, format)

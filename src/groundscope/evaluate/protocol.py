@@ -22,7 +22,7 @@ from groundscope.evaluate.findings import findings
 from groundscope.evaluate.measure import Meter
 from groundscope.evaluate.results import CrossTable, Evaluation
 from groundscope.evaluate.scoring import Candidate, candidates
-from groundscope.evaluate.splits import Split, by_record, by_shares, carve, folds, sources
+from groundscope.evaluate.splits import Split, by_record, by_shares, carve, check_separate, folds, sources
 from groundscope.evaluate.thresholds import Objective
 from groundscope.evaluate.units import LEVELS, Truth, check_levels, gather
 from groundscope.learn.labels import check_both_classes
@@ -159,15 +159,10 @@ def _labelled(data: Traced, name: str) -> tuple[list[TracedExample], int]:
 
 def _to_test(data: Traced, test: Traced, dev_share: float, seed: int) -> Split:
     """Split data for learning and choosing, measured on other examples; sources shared through passages are refused."""
+    check_separate(data, test)
     everything = [*data, *test]
     groups = np.array(sources(everything))
     mine = np.arange(len(data))
-    both = set(groups[: len(data)]) & set(groups[len(data) :])
-    if both:
-        raise InputError(
-            f"Examples to learn from and examples to measure on must not share passages. Got {len(both)} sources in "
-            f"both, for instance {min(both)!r}; remove them from one side."
-        )
     truth = Truth(everything)
     train, dev = carve(truth.responses, groups, mine, dev_share, seed)
     return Split(train, dev, np.arange(len(data), len(everything)))

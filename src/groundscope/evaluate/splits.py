@@ -58,6 +58,21 @@ def example_sources(data: Sequence[Example]) -> list[str]:
     return [data[root(index)].group for index in range(len(data))]
 
 
+def check_separate(one: Traced, other: Traced) -> None:
+    """Refuse two sets that share a source, also one that only the passages tell.
+
+    Raises:
+        InputError: If they do.
+    """
+    groups = sources([*one, *other])
+    both = set(groups[: len(one)]) & set(groups[len(one) :])
+    if both:
+        raise InputError(
+            f"Examples to learn from and examples to choose or measure on must not share passages. Got {len(both)} "
+            f"sources in both, for instance {min(both)!r}; remove them from one side."
+        )
+
+
 def folds(data: Traced, count: int = 5, dev_share: float = 0.2, seed: int = 0) -> Iterator[Split]:
     """Cut examples into folds by source, stratified by the response label as well as sources allow.
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from groundscope.detectors.base import describe
 from groundscope.detectors.learned import LearnedDetector, check_disjoint, check_traced
-from groundscope.errors import InputError
+from groundscope.errors import GroundscopeError, InputError
 from groundscope.evaluate.bootstrap import Estimate, Resampler
 from groundscope.evaluate.controls import controls
 from groundscope.evaluate.metrics import auprc, auroc, count
 from groundscope.evaluate.scoring import Candidate, DetectorCandidate, score_all, score_example
-from groundscope.evaluate.splits import carve, sources
+from groundscope.evaluate.splits import carve, check_separate, sources
 from groundscope.evaluate.thresholds import Objective
 from groundscope.evaluate.units import Truth, choose_lines
 from groundscope.learn.labels import response_label
@@ -123,13 +124,23 @@ def train_detector(
         raise InputError(f"The detector {getattr(detector, 'name', detector)!r} does not learn; use it as it is.")
     goal = Objective.parse(objective) if isinstance(objective, str) else objective
     train: Traced = check_traced(detector, data)
+    if test is not None and not test:
+        raise InputError("There is no example to measure on: none of the test set could be read.")
     if dev is None:
         labels = np.array([response_label(item.example) for item in train])
         large, small = carve(labels, np.array(sources(train)), np.arange(len(train)), dev_share, seed)
         train, dev = [train[i] for i in large], [train[i] for i in small]
-    for held in () if test is None else (train, dev):
-        check_disjoint(held, test or ())
-    detector.fit(train, dev)
+    held: list[Traced] = [dev] if test is None else [dev, test]
+    for place, one in enumerate([train, *held]):
+        for other in held[place:]:
+            check_disjoint(one, other)
+            check_separate(one, other)
+    try:
+        detector.fit(train, dev)
+    except GroundscopeError:
+        raise
+    except Exception as exc:  # whatever a foreign detector raises
+        raise InputError(f"The detector {detector.name!r} failed in fit: {describe(exc)}.") from exc
     unmet = draw_lines(detector, dev, goal)
     measured = dev if test is None else test
     return Training(
