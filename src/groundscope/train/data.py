@@ -14,6 +14,7 @@ from groundscope.data.jsonl import BadRecord, read_records
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
 from groundscope.example import Example
+from groundscope.learn.labels import kind_of
 from groundscope.trace.traced import TracedExample
 
 if TYPE_CHECKING:
@@ -140,7 +141,13 @@ def open_data(
         for detector in detectors:
             _check_chunks(store, detector)
         unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in store.unread]
-        return OpenedData(store.read(wanted_signals(detectors))[:limit], unread, detectors=list(detectors))
+        traced = store.read(wanted_signals(detectors))[:limit]
+        if only_labelled:
+            kept = {id(example) for example in labelled(item.example for item in traced)}
+            traced = [item for item in traced if id(item.example) in kept]
+            if not traced:
+                raise InputError(f"{str(source)!r} holds no usable labelled records.")
+        return OpenedData(traced, unread, detectors=list(detectors))
     opened = OpenedData()
     found = records(source, opened.bad, limit)
     examples = list(labelled(found) if only_labelled else found)
@@ -192,15 +199,24 @@ def records(source: str | Path, bad: list[BadRecord], limit: int | None = None) 
 
 
 def labelled(examples: Iterable[Example]) -> Iterator[Example]:
-    """Yield examples that somebody labelled; say how many were left out."""
-    without = 0
+    """Yield examples with labels of a known kind; say how many were left out."""
+    without, unknown = 0, []
     for example in examples:
         if example.labels is None and example.hallucinated is None:
             without += 1
             continue
+        try:
+            kind_of(example)
+        except InputError as exc:
+            unknown.append(str(exc))
+            continue
         yield example
     if without:
         _log.warning("%d records have no labels and were left out.", without)
+    if unknown:
+        _log.warning(
+            "%d records have labels of no known kind and were left out; the first: %s", len(unknown), unknown[0]
+        )
 
 
 def settings_of(options: ReadingOptions, **more: Any) -> dict[str, Any]:
