@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from groundscope.errors import InputError, check_choice, is_finite
-from groundscope.lm.blocks import first_tensor, tensor_of
+from groundscope.lm.feed_forward import check_layers, editing_feed_forward
 from groundscope.lm.interface import AttentionCall, editing, hide
 from groundscope.lm.language_model import LanguageModel
 
@@ -71,24 +70,19 @@ def amplified_feed_forward(
         InputError: If the model has no such layer, or the factor is not a finite number.
         UnsupportedModelError: If its feed-forward blocks cannot be found.
     """
-    lm.anatomy.require("lens", lm.name)
+    check_layers(lm, layers)
     if not is_finite(factor):
         raise InputError(
             f"The 'factor' parameter of amplified_feed_forward must be a finite number. Got {factor!r} instead."
         )
-    count = len(lm.anatomy.layers)
-    for layer in layers:
-        if not 0 <= layer < count:
-            raise InputError(f"{lm.name} has the layers 0 to {count - 1}. Got layer {layer}.")
-    with ExitStack() as stack:
-        if factor != 1:
-            for layer in dict.fromkeys(layers):
-                _Louder(float(factor), first_row).install(stack, lm, layer)
+
+    def louder(_layer: int, hidden: Tensor, added: Tensor) -> Tensor:
+        changed = hidden.clone()
+        changed[..., first_row:, :] += (float(factor) - 1) * added[..., first_row:, :]
+        return changed
+
+    with editing_feed_forward(lm, layers if factor != 1 else (), louder):
         yield
-
-
-# Hooks sit on the model, which other threads may use at the same time: they act where they were set only.
-_ACTIVE: ContextVar[frozenset[_Louder]] = ContextVar("groundscope_louder_layers", default=frozenset())
 
 
 def first_response_row(rows: Rows, prompt: int) -> int:
@@ -138,55 +132,3 @@ class _Noise:
         changed = output.clone()
         changed[0, rows, chosen] = torch.bmm(weights, values).transpose(0, 1).to(output.dtype)
         return changed
-
-
-class _Louder:
-    """Hooks of one layer: its output becomes mid + factor * (output - mid)."""
-
-    def __init__(self, factor: float, first_row: int) -> None:
-        self._factor = factor
-        self._first = first_row
-        self._mid: Tensor | None = None
-
-    def install(self, stack: ExitStack, lm: LanguageModel, layer: int) -> None:
-        stack.callback(_ACTIVE.reset, _ACTIVE.set(_ACTIVE.get() | {self}))
-        mid = lm.anatomy.mids[layer]
-        if mid.reader is not None:
-            stack.callback(mid.reader.register_forward_pre_hook(self._on_mid, with_kwargs=True).remove)
-            stack.callback(lm.anatomy.layers[layer].register_forward_hook(self._on_out).remove)
-        elif mid.feed_forward is not None:
-            stack.callback(mid.feed_forward.register_forward_hook(self._on_branch).remove)
-
-    def _on_mid(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        hidden = first_tensor(args, kwargs)
-        if self in _ACTIVE.get():
-            self._mid = None if hidden is None else hidden.clone()
-
-    def _on_out(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
-        hidden, mid = tensor_of(output), self._mid
-        if hidden is None or mid is None or self not in _ACTIVE.get():
-            return output
-        self._mid = None
-        added = (self._factor - 1) * (hidden - mid.view_as(hidden))
-        return _replaced(output, self._changed(hidden, added))
-
-    def _on_branch(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
-        branch = tensor_of(output)
-        if branch is None or self not in _ACTIVE.get():
-            return output
-        return _replaced(output, self._changed(branch, (self._factor - 1) * branch))
-
-    def _changed(self, hidden: Tensor, added: Tensor) -> Tensor:
-        changed = hidden.clone()
-        changed[..., self._first :, :] += added[..., self._first :, :]
-        return changed
-
-
-def _replaced(output: Any, hidden: Tensor) -> Any:
-    """Put hidden states where :func:`groundscope.lm.blocks.tensor_of` finds them."""
-    if isinstance(output, Tensor):
-        return hidden
-    if isinstance(output, (tuple, list)):
-        return type(output)([hidden, *output[1:]])
-    output.last_hidden_state = hidden
-    return output

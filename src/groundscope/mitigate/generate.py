@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,24 @@ class Token:
     signals: Mapping[str, npt.NDArray[np.float32]]
 
 
+class Steps(Protocol):
+    """How a session takes a step; what changes a model while it writes takes it otherwise."""
+
+    def logits(self, session: Session) -> Tensor:
+        """Return the (sequence, vocabulary) logits that the next tokens are chosen from; called once per step."""
+
+    def feed(self, session: Session, ids: Tensor) -> None:
+        """Feed the (sequence, 1) tokens that were chosen."""
+
+
+class _PlainSteps:
+    def logits(self, session: Session) -> Tensor:
+        return session.logits
+
+    def feed(self, session: Session, ids: Tensor) -> None:
+        session.feed(ids)
+
+
 def generate(
     session: Session,
     sampler: Sampler | None = None,
@@ -42,6 +61,7 @@ def generate(
     *,
     stop: Sequence[str] | StopStrings = (),
     draws: Draws | None = None,
+    steps: Steps | None = None,
 ) -> Iterator[Token]:
     """Write on, and yield the tokens once they are certain to stay.
 
@@ -56,6 +76,7 @@ def generate(
         max_new_tokens: At most so many tokens per sequence, those of a stop string included.
         stop: Strings that end an answer.
         draws: Where the random numbers come from, to go on with those of an earlier call.
+        steps: How a step is taken; by default the model is left to itself.
 
     Raises:
         ContextTooLongError: At once, if the budget does not fit the model.
@@ -69,18 +90,19 @@ def generate(
             session.longest(), max_new_tokens, limit, "Shorten the passages, or lower max_new_tokens."
         )
     stops = stop if isinstance(stop, StopStrings) else StopStrings(stop)
-    return _written(session, max_new_tokens, stops, draws or (sampler or Sampler()).draws(session.size))
+    chosen = draws or (sampler or Sampler()).draws(session.size)
+    return _written(session, max_new_tokens, stops, chosen, steps or _PlainSteps())
 
 
-def _written(session: Session, budget: int, stops: StopStrings, draws: Draws) -> Iterator[Token]:
+def _written(session: Session, budget: int, stops: StopStrings, draws: Draws, steps: Steps) -> Iterator[Token]:
     ends = frozenset(end_ids(session.lm))
     shown = [session.tokens] * session.size
     for _ in range(budget):
-        chosen = draws.choose(session.logits)
+        chosen = draws.choose(steps.logits(session))
         end_where(session, chosen, ends)
         if not _going(session):
             break
-        session.feed(chosen[:, None])
+        steps.feed(session, chosen[:, None])
         end_at_stops(session, stops)
         for sequence in range(session.size):
             yield from _certain(session, sequence, shown, stops)
@@ -104,6 +126,14 @@ def end_at_stops(session: Session, stops: StopStrings) -> None:
             place = stops.find(session.text(sequence))
             if place is not None:
                 session.end(sequence, "stop", place)
+
+
+def end_at_budget(session: Session) -> None:
+    """Let the sequences end whose budget is spent; half a character at the end is not part of the answer."""
+    for sequence in range(session.size):
+        if session.ended(sequence) is None:
+            has_text = session.lm.tokenizer is not None
+            session.end(sequence, "length", len(session.text(sequence)) if has_text else None)
 
 
 def _going(session: Session) -> bool:
