@@ -33,7 +33,16 @@ def main() -> None:
         print(format_verdict(verdict, labels=example.labels), end="\n\n")
         verdicts.append(verdict)
     seconds = time.perf_counter() - start
-    agreed = sum(v.flagged == e.hallucinated for v, e in zip(verdicts, examples, strict=True))
+    wrong = [bool(example.labels) for example in examples]
+    touched = [
+        any(
+            span.start < label.end and label.start < span.end
+            for span in verdict.spans
+            for label in example.labels or ()
+        )
+        for verdict, example in zip(verdicts, examples, strict=True)
+    ]
+    marked = [bool(verdict.spans) for verdict in verdicts]
     write_page(
         arguments.output,
         verdicts,
@@ -41,8 +50,12 @@ def main() -> None:
         labels=[example.labels for example in examples],
     )
     print(
-        f"{len(verdicts)} answers in {seconds:.0f} s; on {agreed} of them groundscope and the annotators agree "
-        f"whether something is unsupported. Open {arguments.output} for the passages behind each span."
+        f"{len(verdicts)} answers in {seconds:.0f} s. People marked something in {sum(wrong)} of them: "
+        f"{sum(v.flagged is True and w for v, w in zip(verdicts, wrong, strict=True))} of these are flagged as a whole, "
+        f"and in {sum(touched)} a span overlaps what they marked. Of the {len(wrong) - sum(wrong)} others "
+        f"{sum(v.flagged is True and not w for v, w in zip(verdicts, wrong, strict=True))} are flagged, "
+        f"{sum(m and not w for m, w in zip(marked, wrong, strict=True))} hold a span. "
+        f"Open {arguments.output} for the passages behind each span."
     )
 
 

@@ -183,3 +183,12 @@ def test_what_a_killed_run_left_is_no_obstacle(detector, tmp_path):
     (tmp_path / ".d.old" / CONFIG).write_text("left over")
     save_detector(detector, tmp_path / "d", "newest")
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+def test_a_name_may_bring_its_parameters():
+    detector = resolve_detector("lumina:weight=0.25,calibration=none")
+    assert detector.weight == 0.25 and detector.calibration == "none"
+    assert resolve_detector("nli:model=a/b").get_params()["model"] == "a/b"
+    for wrong, message in (("lumina:weight", "NAME=VALUE"), ("lumina:wait=1", "Its parameters"), ("lumina:", "NAME=")):
+        with pytest.raises(InputError, match=message):
+            resolve_detector(wrong)

@@ -10,7 +10,7 @@ import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
 from groundscope.cli.extract import Dtype
-from groundscope.cli.train import parameters, progress
+from groundscope.cli.train import progress
 
 if TYPE_CHECKING:
     from groundscope.detectors.base import Detector
@@ -118,6 +118,6 @@ def analyse(
 
 def _detector(name: str, given: list[str] | None) -> Detector:
     from groundscope.detectors.registry import from_name
-    from groundscope.detectors.saving import resolve_detector
+    from groundscope.detectors.saving import parameters, resolve_detector
 
     return from_name(name, **parameters(given)) if given else resolve_detector(name)

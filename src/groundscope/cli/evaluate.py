@@ -98,7 +98,7 @@ def evaluate(
             for name in [name for name, made in chosen.items() if made not in result.detectors]:
                 del chosen[name]
             note(f"{what}: {path}: {result}")
-            incomplete |= bool(result.bad) or any(item.outcome == "failed" for item in result.unread)
+            incomplete |= bool(result.bad) or any(item.outcome in ("too_long", "failed") for item in result.unread)
             found += result.traced
         return found
 
@@ -134,6 +134,7 @@ def named_detectors(given: list[str] | None) -> dict[str, Detector]:
         UnknownNameError: If one is not known.
     """
     from groundscope.cli.extract import chosen_detectors
+    from groundscope.detectors.saving import resolve_detector
     from groundscope.errors import InputError
 
     if not given:
@@ -142,19 +143,8 @@ def named_detectors(given: list[str] | None) -> dict[str, Detector]:
     for name in given:
         if name in found:
             raise InputError(f"The detector {name!r} is given twice. Name each once.")
-        found[name] = _detector(name)
+        found[name] = resolve_detector(name)
     return found
-
-
-def _detector(given: str) -> Detector:
-    from groundscope.cli.train import parameters
-    from groundscope.detectors.registry import from_name, names
-    from groundscope.detectors.saving import resolve_detector
-
-    name, colon, settings = given.partition(":")
-    if colon and name in names() and not Path(given).exists():
-        return from_name(name, **parameters(settings.split(",")))
-    return resolve_detector(given)
 
 
 def _show(found: Evaluation, form: str) -> None:

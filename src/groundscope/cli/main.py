@@ -19,6 +19,7 @@ from groundscope.cli import (
     doctor,
     evaluate,
     extract,
+    generate,
     import_probe,
     label,
     models,
@@ -115,6 +116,7 @@ def _root(
 
 
 app.command("score", epilog=score.EPILOG)(score.score)
+app.command("generate", epilog=score.EPILOG)(generate.generate)
 app.command("extract")(extract.extract)
 app.command("train")(train.train)
 app.command("import-probe")(import_probe.import_probe)

@@ -78,7 +78,12 @@ def score(
         Path | None,
         typer.Option("--output", "-o", help="Write here; without it, to stdout.", metavar="FILE"),
     ] = None,
-    detector: Annotated[str, typer.Option(help="See 'groundscope detectors'.")] = "contrast",
+    detector: Annotated[
+        str,
+        typer.Option(
+            help="A name ('groundscope detectors' lists them), NAME:PARAM=VALUE,..., or a trained one's folder."
+        ),
+    ] = "contrast",
     model: Annotated[
         str, typer.Option(help="The model that reads: embedded name, hub id, folder or .gguf.")
     ] = DEFAULT_MODEL,

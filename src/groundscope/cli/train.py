@@ -60,7 +60,7 @@ def train(
     from.
     """
     from groundscope.detectors.registry import from_name
-    from groundscope.detectors.saving import check_folder, save_detector
+    from groundscope.detectors.saving import check_folder, parameters, save_detector
     from groundscope.errors import InputError
     from groundscope.evaluate.thresholds import Objective
     from groundscope.train.card import model_card
@@ -111,26 +111,6 @@ def candidates_from_weights(options: ReadingOptions, data: Path, count: int) -> 
     lm = options.language_model()
     note(f"looking for the {count} heads of {lm.name} that copy most")
     return copying_heads(lm, count)
-
-
-def parameters(given: list[str]) -> dict[str, Any]:
-    """Read ``NAME=VALUE``; a value is JSON where it can be read as such, else text.
-
-    Raises:
-        InputError: If one has no name.
-    """
-    from groundscope.errors import InputError
-
-    found: dict[str, Any] = {}
-    for item in given:
-        name, equals, value = item.partition("=")
-        if not name or not equals:
-            raise InputError(f"A parameter must be given as NAME=VALUE. Got {item!r} instead.")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
 
 
 def progress(examples: Iterable[Example], total: int) -> Iterator[Example]:

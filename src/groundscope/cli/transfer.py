@@ -101,7 +101,7 @@ def _summary(result: Transfer) -> str:
 def _card(result: Transfer, origin: str, alpha: float, unit: str) -> str:
     threshold = result.detector.threshold_
     lines = [
-        "---\nlibrary_name: groundscope\nlicense: apache-2.0\ntags: [hallucination-detection, rag, groundscope]\n---\n",
+        "---\nlibrary_name: groundscope\ntags: [hallucination-detection, rag, groundscope]\n---\n",
         f"# {result.detector.name} for {result.detector.fingerprint_.get('model')}, carried over from {origin}\n",
         _summary(result),
         f"The map is ridge regression (alpha {alpha:g}) on features averaged over each {unit}.",

@@ -176,7 +176,7 @@ def parse_line(number: int, raw: bytes) -> Any | BadRecord:
     try:
         return json.loads(text)
     except json.JSONDecodeError as exc:
-        return BadRecord(number, f"Not valid JSON: {exc.msg} at column {exc.colno}.")
+        return BadRecord(number, f"Not valid JSON: {exc.msg.removesuffix(' at')} at column {exc.colno}.")
     except (ValueError, RecursionError) as exc:
         return BadRecord(number, f"Not usable JSON: {exc}.")
 

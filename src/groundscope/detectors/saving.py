@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,20 +29,40 @@ _FORMAT = 1
 
 
 def resolve_detector(given: str) -> Detector:
-    """Return a detector by name, or a trained one from its folder or hub repository.
+    """Return a detector by name, ``NAME:PARAM=VALUE,...``, or a trained one from its folder or hub repository.
 
-    A registered name wins; then a folder; what has a slash in it and is neither is looked up on the hub.
+    A registered name wins; then a folder; what has a slash in it and is neither is looked up on the hub. Values of
+    parameters are JSON where they can be read as such, else text.
 
     Raises:
         UnknownNameError: If it is none of these.
         InputError: If the folder holds no detector of this format.
         PrerequisiteError: If the hub does not give it.
     """
-    if given in names():
-        return from_name(given)
+    name, colon, settings = given.partition(":")
+    if name in names() and (not colon or not Path(given).exists()):
+        return from_name(name, **(parameters(settings.split(",")) if colon else {}))
     if Path(given).exists() or "/" in given:
         return load_detector(given)
     raise UnknownNameError("detector", given, names(), "A trained detector is given by its folder.")
+
+
+def parameters(given: Sequence[str]) -> dict[str, Any]:
+    """Read ``NAME=VALUE``; a value is JSON where it can be read as such, else text.
+
+    Raises:
+        InputError: If one has no name.
+    """
+    found: dict[str, Any] = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not name or not equals:
+            raise InputError(f"A parameter must be given as NAME=VALUE. Got {item!r} instead.")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
 
 
 def save_detector(detector: LearnedDetector, folder: str | Path, card: str | None = None) -> Path:

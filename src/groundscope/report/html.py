@@ -27,7 +27,7 @@ from groundscope.report.pages import asset, digest, environment
 from groundscope.report.safe_text import escape_name, split_hidden
 from groundscope.report.scale import Scale
 from groundscope.report.segments import Segment, cut_response
-from groundscope.report.wording import excerpt, headline, number, percent
+from groundscope.report.wording import excerpt, headline, number, percent, span_score
 from groundscope.verdict import Verdict
 
 _LONGEST_QUOTE = 160
@@ -195,7 +195,7 @@ def _spans(verdict: Verdict) -> list[dict[str, Any]]:
     return [
         {
             "text": excerpt(span.text, _LONGEST_QUOTE),
-            "score": number(span.score),
+            "score": span_score(span, verdict),
             "evidence": [
                 {
                     "passage": item.passage,

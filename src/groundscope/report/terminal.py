@@ -17,7 +17,7 @@ from groundscope.report.excerpts import Excerpts
 from groundscope.report.safe_text import visible
 from groundscope.report.scale import Scale
 from groundscope.report.segments import Segment, cut_response
-from groundscope.report.wording import comparison, excerpt, headline, number, percent
+from groundscope.report.wording import comparison, excerpt, headline, percent, span_score
 from groundscope.verdict import Verdict
 
 _BADGES = {"flagged": "bold white on red", "clean": "bold black on green", "open": "bold black on yellow"}
@@ -145,7 +145,7 @@ class _View:
         for index, span in enumerate(self.verdict.spans, start=1):
             line = Text(f"{index}. ")
             line.append(f'"{visible(excerpt(span.text, _LONGEST_SPAN))}"', style="bold")
-            line.append(f"  score {number(span.score)} at {span.start}-{span.end}")
+            line.append(f"  {span_score(span, self.verdict)} at {span.start}-{span.end}")
             yield _indented(line)
             evidence = sorted(span.evidence, key=lambda item: -item.weight)
             for item in evidence[:_MOST_EVIDENCE]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from groundscope.verdict import Verdict
+from groundscope.verdict import Span, Verdict
 
 Kind = Literal["flagged", "clean", "open"]
 
@@ -52,6 +52,16 @@ def comparison(verdict: Verdict) -> str:
         return f"score {number(verdict.score)}"
     sign = ">=" if verdict.score >= verdict.threshold.response else "<"
     return f"score {number(verdict.score)} {sign} threshold {number(verdict.threshold.response)}"
+
+
+def span_score(span: Span, verdict: Verdict) -> str:
+    """Return a span's score; beside it, why the span is there although it lies below the line."""
+    if verdict.threshold is None or span.score >= verdict.threshold.span:
+        return f"score {number(span.score)}"
+    return (
+        f"score {number(span.score)} (the highest sentence of a flagged answer; no stretch of it reaches "
+        f"{number(verdict.threshold.span)})"
+    )
 
 
 def number(value: float) -> str:

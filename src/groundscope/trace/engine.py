@@ -260,7 +260,7 @@ class _Engine:
                     layout.passages,
                     layout.header[0],
                     chunks_of(layout),
-                )  # fmt: skip
+                )
             )
         own = [(item, g) for item, g in zip(batch, geometries, strict=True) if item.contrast < 0]
         collectors = {g.batch: AttentionRows(g, self._attention) for _, g in own} if self._attention else {}

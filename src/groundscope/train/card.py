@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from groundscope._version import __version__
 from groundscope.evaluate.bootstrap import Estimate
+from groundscope.learn.labels import kind_of
 from groundscope.trace.traced import Traced
 from groundscope.train.fitting import Figures, Training, beaten_by
 
@@ -34,7 +35,6 @@ def model_card(training: Training, data: Traced, sources: Sequence[str]) -> str:
     lines = [
         "---",
         "library_name: groundscope",
-        "license: apache-2.0",
         "tags: [hallucination-detection, rag, groundscope]",
         "---",
         "",
@@ -66,7 +66,7 @@ def model_card(training: Training, data: Traced, sources: Sequence[str]) -> str:
         f"- Data sets: {_counts(item.example.dataset for item in data)}",
         f"- Tasks: {_counts(item.example.task for item in data)}",
         f"- Writers: {_counts(item.example.model for item in data)}",
-        f"- Labels: {_counts(item.example.label_kind for item in data)}",
+        f"- Labels: {_counts(kind_of(item.example) for item in data)}",
         f"- Licences: {_counts(item.example.license for item in data)}",
         f"- Learnt from: {training.train}",
         f"- Choices made on: {training.dev}, no source of which is among the former",

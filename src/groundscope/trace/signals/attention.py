@@ -49,7 +49,7 @@ class RowGeometry:
     response: int
     passages: tuple[tuple[int, int], ...]
     header: int
-    chunks: Chunks = Chunks((), ())
+    chunks: Chunks = field(default_factory=lambda: Chunks((), ()))
 
     @property
     def rows(self) -> slice:
