@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -31,6 +31,8 @@ from groundscope.verdict import Threshold, Verdict
 
 if TYPE_CHECKING:
     import torch
+
+    from groundscope.mitigate.answer import Generation
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_DETECTOR = "contrast"
@@ -246,6 +248,36 @@ class Scope:
             pool = others if others is not None else [item for item in block if isinstance(item, Example)]
             for start in range(0, len(block), self.batch_size):
                 yield from self._score_block(block[start : start + self.batch_size], pool)
+
+    def generate(
+        self,
+        question: str = "",
+        passages: Sequence[str] | str = (),
+        strategy: str = "greedy",
+        *,
+        on_text: Callable[[str], object] | None = None,
+        **options: Any,
+    ) -> Generation:
+        """Let the model write an answer, under the detector's guidance if asked to, and check it.
+
+        Args:
+            question: The question; may be empty.
+            passages: The passages; at least one.
+            strategy: ``greedy``, ``sample``, ``guided`` or ``best-of-n``.
+            on_text: Is given the answer's pieces as soon as they are certain to stay.
+            **options: See :class:`groundscope.mitigate.answer.Writing`.
+
+        Returns:
+            Text, verdict and the log of decisions. The same seed gives the same text.
+
+        Raises:
+            InputError: If an argument is not usable, or the detector reads what cannot be had while it guides.
+            ContextTooLongError: If passages and budget do not fit the model.
+        """
+        from groundscope.mitigate.answer import Writer, Writing
+
+        writer = Writer(self._reader, self.detector, lambda: self.threshold)
+        return writer.write(question, passages, Writing.of(strategy, options), on_text)
 
     def _score_block(self, items: Sequence[Example | _BadRecord], others: Sequence[Example]) -> list[Verdict]:
         assembler = Assembler(self.detector, self.lm.name)
