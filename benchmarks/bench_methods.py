@@ -67,7 +67,7 @@ def traces(path: Path, folder: Path) -> list[TracedExample]:
     store = folder / f"{path.name.split('.')[0]}.traces"
     run = Extraction(path, store, list(detectors("window").values()))
     start = time.monotonic()
-    run.execute(show_progress=True)
+    run.execute()
     print(f"{path.name}: {run}; read in {time.monotonic() - start:.0f} s", flush=True)
     return TraceStore(store).read(wanted_signals(list(detectors("window").values())))
 

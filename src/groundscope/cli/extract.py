@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -55,7 +54,7 @@ def extract(
         raise InputError("Give at least one --detector or --signal.")
     run = Extraction(data, output, chosen, tuple(signal or ()), options, limit, overwrite, leave_out=not detector)
     try:
-        run.execute(sys.stderr.isatty())
+        run.execute()
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"interrupted; finished shards are in {str(output)!r}. Run the same command again to go on."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -114,10 +113,10 @@ def candidates_from_weights(options: ReadingOptions, data: Path, count: int) -> 
 
 
 def progress(examples: Iterable[Example], total: int) -> Iterator[Example]:
-    """Show on a terminal how far the reading is."""
-    from tqdm import tqdm
+    """Show how far the reading is."""
+    from groundscope.train.progress import shown
 
-    yield from tqdm(examples, total=total, disable=not sys.stderr.isatty(), unit="record", file=sys.stderr)
+    return shown(examples, total)
 
 
 def _show(training: Training, output: Path, form: str) -> None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-from tqdm import tqdm
 
 from groundscope._version import __version__
 from groundscope.data.jsonl import BadRecord, file_sha256
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
-from groundscope.example import Example
 from groundscope.reading import Unread
 from groundscope.trace.lock import only_writer
 from groundscope.trace.store import TraceStore, TraceWriter
 from groundscope.trace.traced import TracedExample
 from groundscope.train.data import OTHERS, ReadingOptions, records, settings_of
+from groundscope.train.progress import shown
 
 
 @dataclass
@@ -51,16 +49,16 @@ class Extraction:
     unread: list[Unread] = field(default_factory=list, init=False)
     written: int = field(default=0, init=False)
 
-    def execute(self, show_progress: bool = False) -> None:
+    def execute(self) -> None:
         """Read what is missing.
 
         Raises:
             InputError: If the file holds no record, or the folder holds something else or is being written.
         """
         with only_writer(self.output):
-            self._execute(show_progress)
+            self._execute()
 
-    def _execute(self, show_progress: bool) -> None:
+    def _execute(self) -> None:
         examples = list(records(self.data, self.bad, self.limit))
         if not examples:
             raise InputError(f"{str(self.data)!r} holds no usable records.")
@@ -79,23 +77,15 @@ class Extraction:
         writer = TraceWriter(self.output, settings, overwrite=self.overwrite)
         places = {example.id: number for number, example in enumerate(examples)}
         todo = [example for example in examples if example.id not in writer.finished]
-        done = len(examples) - len(todo)
-        with tqdm(total=len(examples), initial=done, disable=not show_progress, unit="record") as bar:
-
-            def shown() -> Iterator[Example]:
-                for example in todo:
-                    yield example
-                    bar.update()
-
-            try:
-                for result in reader.read_many(shown(), examples[:OTHERS]):
-                    if isinstance(result, TracedExample):
-                        writer.write(places[result.example.id], result)
-                    else:
-                        self.unread.append(result)
-            except BaseException:
-                writer.flush()
-                raise
+        try:
+            for result in reader.read_many(shown(todo, len(examples), len(examples) - len(todo)), examples[:OTHERS]):
+                if isinstance(result, TracedExample):
+                    writer.write(places[result.example.id], result)
+                else:
+                    self.unread.append(result)
+        except BaseException:
+            writer.flush()
+            raise
         writer.finish([asdict(item) for item in self.unread])
         self.written = len(TraceStore(self.output))
 
