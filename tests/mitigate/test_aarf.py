@@ -22,9 +22,9 @@ from groundscope.mitigate.aarf import (
     Preset,
     Step,
     aarf,
-    changed_last_row,
 )
 from groundscope.mitigate.generate import generate
+from groundscope.mitigate.last_row import changed_last_row
 from groundscope.mitigate.sampler import Sampler
 from groundscope.mitigate.session import Session
 from reference import families
@@ -265,7 +265,7 @@ def test_the_model_is_as_it_was_also_after_an_error(make_tiny, prompt, parts):
     assert hooks(lm.model) == 0 and lm.model.config._attn_implementation == implementation
     assert first.number == 0 and session.tokens == 1
     assert torch.equal(Session(lm, prompt, SIGNALS).logits, plain)
-    with pytest.raises(RuntimeError), changed_last_row(lm, parts, 5.0, 0.2, [True]):
+    with pytest.raises(RuntimeError), changed_last_row(lm, parts.heads_, parts.layers_, 5.0, 0.2, [True]):
         raise RuntimeError("inside")
     assert hooks(lm.model) == 0 and torch.equal(Session(lm, prompt, SIGNALS).logits, plain)
 
@@ -273,7 +273,7 @@ def test_the_model_is_as_it_was_also_after_an_error(make_tiny, prompt, parts):
 def test_another_thread_reads_the_model_unchanged(make_tiny, prompt, parts):
     lm, seen = make_tiny(), []
     plain = Session(lm, prompt, SIGNALS).logits
-    with changed_last_row(lm, parts, 5.0, 0.2, [True]):
+    with changed_last_row(lm, parts.heads_, parts.layers_, 5.0, 0.2, [True]):
         thread = threading.Thread(target=lambda: seen.append(Session(lm, prompt, SIGNALS).logits))
         thread.start()
         thread.join()

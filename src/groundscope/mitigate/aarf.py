@@ -12,7 +12,7 @@ the prompt is read as it is, but for its last position where the first token's s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -23,9 +23,9 @@ from torch import Tensor
 from groundscope.detectors.redeep import ReDeEPToken
 from groundscope.errors import InputError, NonFiniteError, check_choice, is_finite
 from groundscope.learn.balance import Balance, Side
-from groundscope.lm.feed_forward import check_layers, editing_feed_forward
-from groundscope.lm.interface import AttentionCall, editing
+from groundscope.lm.feed_forward import check_layers
 from groundscope.mitigate.generate import Steps, Token, generate
+from groundscope.mitigate.last_row import changed_last_row
 from groundscope.mitigate.sampler import Draws, Sampler
 from groundscope.mitigate.session import Session
 from groundscope.mitigate.spelling import StopStrings
@@ -262,7 +262,9 @@ class _Scored:
         )
 
     def _changing(self, lm: LanguageModel, over: Sequence[bool]) -> AbstractContextManager[None]:
-        return changed_last_row(lm, self._parts, self._preset.alpha, self._preset.beta, over)
+        return changed_last_row(
+            lm, self._parts.heads_, self._parts.layers_, self._preset.alpha, self._preset.beta, over
+        )
 
 
 class _Twice(_Scored):
@@ -327,63 +329,6 @@ class _Once(_Scored):
             return
         with self._changing(session.lm, self._edited):
             session.feed(ids)
-
-
-@contextmanager
-def changed_last_row(
-    lm: LanguageModel, parts: Parts, alpha: float, beta: float, sequences: Sequence[bool]
-) -> Iterator[None]:
-    """Change heads and feed-forward blocks at the last position of the first pass inside the block.
-
-    The model is as it was once the block is left, also through an error; other threads read it unchanged.
-
-    Args:
-        lm: The model.
-        parts: Which heads and layers.
-        alpha: Factor on the outputs of the heads, before the output projection.
-        beta: Factor on what the feed-forward blocks add.
-        sequences: Which sequences of the batch are changed.
-    """
-    edit = _LastRow(lm, parts, alpha, beta, sequences)
-    with lm.tap.open(), editing(edit), editing_feed_forward(lm, parts.layers_, edit.reduce):
-        yield
-
-
-class _LastRow:
-    """Edits of one pass. Further passes, over random documents say, are left alone: every place is edited once."""
-
-    def __init__(self, lm: LanguageModel, parts: Parts, alpha: float, beta: float, sequences: Sequence[bool]) -> None:
-        self._layers = lm.anatomy.attention
-        self._heads: dict[int, list[int]] = {}
-        for layer, head in dict.fromkeys(parts.heads_):
-            self._heads.setdefault(layer, []).append(head)
-        self._alpha, self._beta = alpha, beta
-        self._count = len(sequences)
-        self._chosen = [i for i, wanted in enumerate(sequences) if wanted]
-        self._reduced: set[int] = set()
-
-    def edit(self, call: AttentionCall, value: Tensor, output: Tensor) -> Tensor:
-        """Amplify heads; ``output`` is (sequence, row, head, channel)."""
-        layer = self._layers.get(call.module)
-        heads = self._heads.pop(layer, []) if layer is not None else []
-        if not heads:
-            return output
-        changed = output.clone()
-        for sequence in self._chosen:
-            changed[sequence, -1, heads] *= self._alpha
-        return changed
-
-    def reduce(self, layer: int, hidden: Tensor, added: Tensor) -> Tensor:
-        """Take a part of what a feed-forward block added away again."""
-        if layer in self._reduced:
-            return hidden
-        self._reduced.add(layer)
-        changed = hidden.clone()
-        rows = changed.view(self._count, -1, hidden.shape[-1])
-        share = added.reshape(rows.shape)
-        for sequence in self._chosen:
-            rows[sequence, -1] += (self._beta - 1) * share[sequence, -1]
-        return changed
 
 
 def _check_places(lm: LanguageModel, heads: Sequence[tuple[int, int]], layers: Sequence[int]) -> None:
