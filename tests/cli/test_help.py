@@ -39,6 +39,7 @@ def run(*arguments):
         ["label", "--help"],
         ["validate", "--help"],
         ["analyse", "--help"],
+        ["generate", "--help"],
     ],
 )
 def test_nothing_heavy_is_imported(arguments):

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from groundscope.assembly import Assembler
 from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector
-from groundscope.errors import ContextTooLongError, InputError, UnknownNameError, check_choice
+from groundscope.errors import ContextTooLongError, InputError, UnknownNameError, check_choice, check_count
 from groundscope.example import Example
 from groundscope.lm.layout import Layout
 from groundscope.mitigate.abstain import AbstainMode, Abstention, abstain
@@ -20,6 +20,7 @@ from groundscope.mitigate.guided import BUDGET, Variant, guided
 from groundscope.mitigate.judging import is_online, online_signals
 from groundscope.mitigate.sampler import Sampler
 from groundscope.mitigate.session import Reason, Session
+from groundscope.mitigate.spelling import StopStrings
 from groundscope.reading import Reader, Unread, nothing_to_read
 from groundscope.text.visible import content_of
 from groundscope.trace.signals import sources_of
@@ -83,13 +84,17 @@ class Writing:
                     f"The {name!r} parameter of generate has no effect with strategy={self.strategy!r}. "
                     f"Got {getattr(self, name)!r}; leave it out, or choose {users}."
                 )
+        for name in ("max_new_tokens", "candidates", "chunk", "n"):
+            if getattr(self, name) is not None:
+                check_count("generate", name, getattr(self, name))
+        StopStrings(self.stop)
         check_choice("generate", "abstain", self.abstain, (None, *get_args(AbstainMode)))
         if self.temperature == 0:
             raise InputError(
                 "The 'temperature' parameter of generate must be above 0 where tokens are drawn. Got 0 instead; "
                 "strategy='greedy' takes the likeliest token."
             )
-        _ = self.sampler
+        self.sampler  # noqa: B018  checks its own numbers
 
     @classmethod
     def of(cls, strategy: str, options: dict[str, Any]) -> Writing:
