@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import groundscope as gs
@@ -33,29 +34,28 @@ def main() -> None:
         print(format_verdict(verdict, labels=example.labels), end="\n\n")
         verdicts.append(verdict)
     seconds = time.perf_counter() - start
-    wrong = [bool(example.labels) for example in examples]
-    touched = [
-        any(
-            span.start < label.end and label.start < span.end
-            for span in verdict.spans
-            for label in example.labels or ()
-        )
-        for verdict, example in zip(verdicts, examples, strict=True)
-    ]
-    marked = [bool(verdict.spans) for verdict in verdicts]
     write_page(
         arguments.output,
         verdicts,
         title="groundscope: eight answers from RAGTruth",
         labels=[example.labels for example in examples],
     )
-    print(
-        f"{len(verdicts)} answers in {seconds:.0f} s. People marked something in {sum(wrong)} of them: "
-        f"{sum(v.flagged is True and w for v, w in zip(verdicts, wrong, strict=True))} of these are flagged as a whole, "
-        f"and in {sum(touched)} a span overlaps what they marked. Of the {len(wrong) - sum(wrong)} others "
-        f"{sum(v.flagged is True and not w for v, w in zip(verdicts, wrong, strict=True))} are flagged, "
-        f"{sum(m and not w for m, w in zip(marked, wrong, strict=True))} hold a span. "
-        f"Open {arguments.output} for the passages behind each span."
+    print(f"{len(verdicts)} answers in {seconds:.0f} s. {counts(examples, verdicts)}")
+    print(f"Open {arguments.output} for the passages behind each span.")
+
+
+def counts(examples: Sequence[gs.Example], verdicts: Sequence[gs.Verdict]) -> str:
+    """Say how flags and spans meet what people marked."""
+    wrong = [(e, v) for e, v in zip(examples, verdicts, strict=True) if e.labels]
+    right = [v for e, v in zip(examples, verdicts, strict=True) if not e.labels]
+    found = sum(
+        any(span.start < label.end and label.start < span.end for span in v.spans for label in e.labels or ())
+        for e, v in wrong
+    )
+    return (
+        f"People marked something in {len(wrong)} of them: {sum(bool(v.flagged) for _, v in wrong)} of these are "
+        f"flagged as a whole, and in {found} a span overlaps what people marked. Of the other {len(right)}, "
+        f"{sum(bool(v.flagged) for v in right)} are flagged and {sum(bool(v.spans) for v in right)} hold a span."
     )
 
 
