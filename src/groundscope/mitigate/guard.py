@@ -214,6 +214,11 @@ def _prompt(scope: Scope, example: Example) -> Layout:
     renderer, detector = scope.lm.renderer(scope.template), scope.detector
     if not detector.uses_contrast:
         return renderer.prompt(example.question, example.passages)
+    if scope.contrast == "examples":
+        raise InputError(
+            "A text that is still coming has no other examples to draw a random document from. "
+            "Use contrast='pool' or 'auto'."
+        )
     documents = draw_contrasts(example, (), scope.seed, detector.documents, match_length=detector.match_length)
     info = documents[0].info
     if len(documents) > 1:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from groundscope.lm.language_model import LanguageModel
 
 # Tokens at the end that may still change where there is no space to cut at.
-_HELD = 32
+_HELD = 16
 
 
 class Listener(Protocol):
@@ -69,7 +69,7 @@ class Proxy:
         self._online = OnlineTrace(lm, prompt, signals)
         self._ids: list[int] = []
         self._offsets: Offsets = np.zeros((0, 2), dtype=np.int64)
-        self._cut = 0
+        self._cut = self._tried = 0
 
     @property
     def settled(self) -> int:
@@ -91,14 +91,14 @@ class Proxy:
     def read(self) -> None:
         """Read the tokens that will stay."""
         cut = _last_word_end(self.text, self._cut)
-        waiting = len(self.text) - self.settled
         try:
             if cut > self._cut:
-                self._cut = cut
+                self._cut = self._tried = cut
                 self._take(*self._encoded(self.text[:cut]))
-            elif waiting > 2 * _HELD:
+            elif len(self.text) - self._tried > _HELD:
+                self._tried = len(self.text)
                 ids, offsets = self._encoded(self.text)
-                if len(ids) - len(self._ids) > 2 * _HELD:
+                if len(ids) - len(self._ids) > _HELD:
                     self._take(ids[:-_HELD], offsets[:-_HELD])
         except ContextTooLongError:
             raise
