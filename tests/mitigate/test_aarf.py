@@ -264,6 +264,8 @@ def test_the_model_is_as_it_was_also_after_an_error(make_tiny, prompt, parts):
     handle.remove()
     assert hooks(lm.model) == 0 and lm.model.config._attn_implementation == implementation
     assert first.number == 0 and session.tokens == 1
+    run.close()
+    assert list(run) == []
     assert torch.equal(Session(lm, prompt, SIGNALS).logits, plain)
     with pytest.raises(RuntimeError), changed_last_row(lm, parts.heads_, parts.layers_, 5.0, 0.2, [True]):
         raise RuntimeError("inside")

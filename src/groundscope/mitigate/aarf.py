@@ -154,6 +154,10 @@ class AARF(Iterator[Token]):
     def __next__(self) -> Token:
         return next(self._tokens)
 
+    def close(self) -> None:
+        """Write no more; what was written stays."""
+        self._tokens = iter(())
+
 
 def aarf(
     session: Session,
