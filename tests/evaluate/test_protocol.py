@@ -105,8 +105,8 @@ def test_levels_count_their_own_units(found, traced):
 
 
 def test_a_control_that_beats_a_method_is_named(found):
-    (line,) = [item for item in found.findings if item.startswith("response level, perplexity")]
-    assert "word novelty clearly beats it (1.000)" in line
+    (line,) = [item for item in found.findings if item.startswith("response level: word novelty (AUROC 1.000)")]
+    assert "perplexity (" in line.split("clearly beats")[1].split(", and")[0]
 
 
 def test_comparisons_are_paired_and_mirror_the_figures(found):

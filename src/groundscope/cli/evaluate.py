@@ -138,7 +138,9 @@ def named_detectors(given: list[str] | None) -> dict[str, Detector]:
     from groundscope.errors import InputError
 
     if not given:
-        return {detector.name: detector for detector in chosen_detectors(None, False)}
+        # Length and novelty stand among the controls already.
+        made = chosen_detectors(None, False)
+        return {detector.name: detector for detector in made if detector.name not in ("length", "novelty")}
     found: dict[str, Detector] = {}
     for name in given:
         if name in found:

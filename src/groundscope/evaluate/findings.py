@@ -20,10 +20,11 @@ def findings(
     """
     found = []
     for level in reversed(levels):  # the response level first: it is what most people look at
-        for method in rows:
-            if method.kind == "method":
-                found += _beaten(method, rows, comparisons, level)
+        for control in rows:
+            if control.kind == "control":
+                found += _beaten(control, rows, comparisons, level)
     for level in reversed(levels):
+        found += _upside_down(rows, level)
         found += _below_flagging_everything(rows, level)
     found += [f"{row.name} has no figures: {row.failure}" for row in rows if row.failure is not None]
     if data["sources"] < _FEW_SOURCES or min(data["positives"], data["examples"] - data["positives"]) < _FEW_POSITIVES:
@@ -41,29 +42,46 @@ def beats(row: Row, rows: Sequence[Row], level: str) -> list[str]:
     return [name for value, name in sorted(better, reverse=True) if own is not None and value > own]
 
 
-def _beaten(method: Row, rows: Sequence[Row], comparisons: Sequence[Comparison], level: str) -> list[str]:
+def _beaten(control: Row, rows: Sequence[Row], comparisons: Sequence[Comparison], level: str) -> list[str]:
+    """What one control beats at one level: in one sentence, and in another within generators."""
     metric = "character F1" if level == "span" else "AUROC"
-    by_name = {row.name: row for row in rows}
-    found = []
-    parts = []
-    for name in beats(method, rows, level):
+    groups: dict[str, list[str]] = {"clearly beats": [], "is ahead of": []}
+    for method in rows:
+        if method.kind != "method" or control.name not in beats(method, rows, level):
+            continue
         pair = next(
-            (item for item in comparisons if (item.level, item.first, item.second) == (level, method.name, name)), None
+            (c for c in comparisons if (c.level, c.first, c.second) == (level, method.name, control.name)), None
         )
         high = None if pair is None else pair.difference.high
         clear = high is not None and high < 0
-        parts.append(f"{name} {'clearly ' if clear else ''}beats it ({_figure(by_name[name], level):.3f})")
+        groups["clearly beats" if clear else "is ahead of"].append(f"{method.name} ({_figure(method, level):.3f})")
+    parts = [f"{verb} {', '.join(names)}" for verb, names in groups.items() if names]
+    found = []
     if parts:
-        found.append(f"{level} level, {method.name} ({metric} {_figure(method, level):.3f}): {'; '.join(parts)}.")
-    own = _within(method, level)
+        value = _figure(control, level)
+        found.append(f"{level} level: {control.name} ({metric} {value:.3f}) {', and '.join(parts)}.")
+    own = _within(control, level)
     inner = [
-        f"{other.name} beats it ({value:.3f})"
-        for other in rows
-        if other.kind == "control" and own is not None and (value := _within(other, level) or 0.0) > own
+        f"{method.name} ({value:.3f})"
+        for method in rows
+        if method.kind == "method" and own is not None and (value := _within(method, level)) is not None and value < own
     ]
     if inner:
-        found.append(f"{level} level within generators, {method.name} (mean {metric} {own:.3f}): {'; '.join(inner)}.")
+        found.append(
+            f"{level} level within generators: {control.name} (mean {metric} {own:.3f}) is ahead of {', '.join(inner)}."
+        )
     return found
+
+
+def _upside_down(rows: Sequence[Row], level: str) -> list[str]:
+    """Methods that rank clearly worse than chance: their scores say the opposite on these data."""
+    names = []
+    for row in rows:
+        item = row.at(level)
+        estimate = None if item is None else item.auroc
+        if row.kind == "method" and estimate is not None and estimate.high is not None and estimate.high < 0.5:
+            names.append(f"{row.name} ({estimate.value:.3f})")
+    return [f"{level} level: upside down on these data, clearly below chance: {', '.join(names)}."] if names else []
 
 
 def _below_flagging_everything(rows: Sequence[Row], level: str) -> list[str]:
