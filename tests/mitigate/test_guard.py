@@ -460,3 +460,20 @@ def test_a_detector_that_fails_ends_the_stream(tiny):
 def test_other_examples_are_not_there_yet(tiny):
     with pytest.raises(InputError, match="contrast='pool'"):
         guard([], gs.Scope(tiny, "contrast", threshold=1.0, contrast="examples"), QUESTION, PASSAGES)
+
+
+@given(st.lists(st.sampled_from(["a", "B", ". ", "!", "\n", " ", "mr. ", "1", "東。", "c d", "“"]), max_size=25))
+@settings(max_examples=25, deadline=None)
+def test_every_character_is_shown_or_withheld_once(scope, pieces):
+    text = "".join(pieces)
+    for line in (EVERYTHING, -EVERYTHING):
+        events = list(guard(pieces, scope, QUESTION, PASSAGES, threshold=line))
+        assert line < 0 or shown(events) == text
+        at = 0
+        for event in events[:-1]:
+            if isinstance(event, Released):
+                assert event.start == at and text[event.start : event.end] == event.text
+            else:
+                assert isinstance(event, Withheld) and not text[at : event.start].strip()
+            at = event.end
+        assert at == len(text) and len(events[-1].verdict.response) == len(text)
