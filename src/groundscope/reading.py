@@ -182,27 +182,44 @@ class Reader:
             trace = replace(trace, signals={**trace.signals, **extra})
         return replace(trace, fingerprint=self.fingerprint) if self._fingerprint else trace
 
-    def _layouts(self, example: Example, others: Sequence[Example]) -> list[Layout]:
-        if not self._with_contrast:
-            layouts = resolve_layouts(self._renderer, example, self.long_context)
-        else:
-            pool = () if self.contrast == "pool" else others
-            documents = draw_contrasts(example, pool, self.seed, self.documents, match_length=self._match_length)
-            if self.contrast == "examples" and documents[0].info["source"] != "examples":
-                raise InputError(
-                    "No other example with another context was given to draw a random document from. "
-                    "Use contrast='pool' or 'auto', or score several examples with score_many."
-                )
-            info = documents[0].info
-            if len(documents) > 1:
-                info = {**info, "documents": [document.info for document in documents]}
-            layouts = resolve_layouts(
-                self._renderer,
-                example,
-                self.long_context,
-                contrasts=[document.passages for document in documents],
-                contrast_info=info,
+    def prompt(self, example: Example, subject: str, *, reserve: int = 1) -> Layout:
+        """Lay out the prompt that an example's response will follow, random documents included.
+
+        Args:
+            example: Question and passages; no other examples are at hand.
+            subject: What is being read, for messages.
+            reserve: Tokens that must still fit behind it.
+
+        Raises:
+            InputError: If random documents were to come from other examples.
+            ContextTooLongError: If the prompt leaves no room.
+        """
+        if self._with_contrast and self.contrast == "examples":
+            raise InputError(
+                f"{subject} has no other examples to draw a random document from. Use contrast='pool' or 'auto'."
             )
+        contrasts, info = self._documents(example, ())
+        return self._renderer.prompt(example.question, example.passages, contrasts, contrast_info=info, reserve=reserve)
+
+    def _documents(self, example: Example, others: Sequence[Example]) -> tuple[list[tuple[str, ...]], dict[str, Any]]:
+        """The passages of the random documents, none where nothing compares with them, and how they were drawn."""
+        if not self._with_contrast:
+            return [], {}
+        documents = draw_contrasts(example, others, self.seed, self.documents, match_length=self._match_length)
+        info = documents[0].info
+        if len(documents) > 1:
+            info = {**info, "documents": [document.info for document in documents]}
+        return [document.passages for document in documents], info
+
+    def _layouts(self, example: Example, others: Sequence[Example]) -> list[Layout]:
+        contrasts, info = self._documents(example, () if self.contrast == "pool" else others)
+        if contrasts and self.contrast == "examples" and info["source"] != "examples":
+            raise InputError(
+                "No other example with another context was given to draw a random document from. "
+                "Use contrast='pool' or 'auto', or score several examples with score_many."
+            )
+        options = {"contrasts": contrasts, "contrast_info": info} if contrasts else {}
+        layouts = resolve_layouts(self._renderer, example, self.long_context, **options)
         if self.chunking is not None:
             layouts = attach_chunks(self.lm, example, layouts, self.chunking)
         return layouts

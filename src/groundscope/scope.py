@@ -59,6 +59,9 @@ class Scope:
         batch_size: At most so many sequences in one pass.
         evidence: Whether to record which passages the model looked at; needs attention.
 
+    Attributes:
+        reader: What lays out examples and lets the model read them.
+
     Raises:
         InputError: If a parameter is not understood.
         UnknownNameError: If there is no such detector, or it reads a signal that does not exist.
@@ -104,7 +107,7 @@ class Scope:
         self.batch_size = batch_size
         self._given = (threshold, span_threshold)
         self._threshold: Threshold | None = None
-        self._reader = Reader(
+        self.reader = Reader(
             lm,
             [self.detector],
             signals=["passage_attention"] if evidence and "attention" not in lm.anatomy.problems else [],
@@ -115,7 +118,7 @@ class Scope:
             batch_size=batch_size,
         )
         if isinstance(self.detector, LearnedDetector):
-            self.detector.check_reader(self._reader.fingerprint)
+            self.detector.check_reader(self.reader.fingerprint)
 
     @classmethod
     def from_pretrained(
@@ -276,13 +279,13 @@ class Scope:
         """
         from groundscope.mitigate.answer import Writer, Writing
 
-        writer = Writer(self._reader, self.detector, lambda: self.threshold)
+        writer = Writer(self.reader, self.detector, lambda: self.threshold)
         return writer.write(question, passages, Writing.of(strategy, options), on_text)
 
     def _score_block(self, items: Sequence[Example | _BadRecord], others: Sequence[Example]) -> list[Verdict]:
         assembler = Assembler(self.detector, self.lm.name)
         examples = [item for item in items if isinstance(item, Example)]
-        results = iter(self._reader.read(examples, others))
+        results = iter(self.reader.read(examples, others))
         verdicts = []
         for item in items:
             if isinstance(item, _BadRecord):

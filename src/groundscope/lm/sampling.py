@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from groundscope.errors import ContextTooLongError, NonFiniteError, UnsupportedModelError
 from groundscope.lm.blocks import tensor_of
 from groundscope.lm.layout import Ids
+from groundscope.lm.running import end_ids
 
 if TYPE_CHECKING:
     from groundscope.lm.language_model import LanguageModel
@@ -77,7 +78,7 @@ def sample(lm: LanguageModel, prompt_ids: Ids, sampling: Sampling) -> Samples:
     new = sampling.max_new_tokens + 1
     if limit is not None and length + new > limit:
         raise ContextTooLongError(length, new, limit, "Shorten the passages, or lower max_new_tokens.")
-    ends = _end_ids(lm)
+    ends = list(end_ids(lm))
     config = GenerationConfig(
         max_new_tokens=new,
         do_sample=False,
@@ -133,14 +134,6 @@ class _LastRows:
         hidden = tensor_of(output)
         if hidden is not None and threading.get_ident() == self._thread:
             self.rows.append(hidden[:, -1].float().cpu().numpy())
-
-
-def _end_ids(lm: LanguageModel) -> list[int]:
-    """Ids of the tokens that end an answer."""
-    configured = getattr(getattr(lm.model, "generation_config", None), "eos_token_id", None)
-    found = list(configured) if isinstance(configured, (list, tuple)) else [configured]
-    found.append(getattr(lm.tokenizer, "eos_token_id", None))
-    return list(dict.fromkeys(int(number) for number in found if number is not None))
 
 
 def _until(ids: list[int], ends: list[int]) -> list[int]:

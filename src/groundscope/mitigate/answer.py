@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 from groundscope.assembly import Assembler
-from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector
 from groundscope.errors import ContextTooLongError, InputError, UnknownNameError, check_choice, check_count
 from groundscope.example import Example
@@ -23,7 +22,6 @@ from groundscope.mitigate.session import Reason, Session
 from groundscope.mitigate.spelling import StopStrings
 from groundscope.reading import Reader, Unread, nothing_to_read
 from groundscope.text.visible import content_of
-from groundscope.trace.signals import sources_of
 from groundscope.verdict import Threshold, Verdict
 
 OnText = Callable[[str], object]
@@ -211,22 +209,8 @@ class Writer:
         return Generation(text, verdict, written.log, writing.strategy, final.ended(0), abstention, written.verdicts)
 
     def _layout(self, example: Example, budget: int) -> Layout:
-        reader, contrasts, info = self.reader, [], {}
-        if "contrast" in sources_of(reader.signals):
-            if reader.contrast == "examples":
-                raise InputError(
-                    "An answer that is being written has no other examples to draw a random document from. "
-                    "Use contrast='pool' or 'auto'."
-                )
-            match = any(detector.match_length for detector in reader.detectors)
-            documents = draw_contrasts(example, (), reader.seed, reader.documents, match_length=match)
-            contrasts = [document.passages for document in documents]
-            info = dict(documents[0].info)
-            if len(documents) > 1:
-                info["documents"] = [document.info for document in documents]
-        renderer = reader.lm.renderer(reader.template)
         try:
-            return renderer.prompt(example.question, example.passages, contrasts, contrast_info=info, reserve=budget)
+            return self.reader.prompt(example, "An answer that is being written", reserve=budget)
         except ContextTooLongError as exc:
             advice = "Shorten the passages, lower max_new_tokens, or choose a model with a longer context."
             raise ContextTooLongError(exc.prompt_tokens, exc.response_tokens, exc.limit, advice) from exc

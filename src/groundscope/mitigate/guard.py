@@ -10,10 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from groundscope.data.contrast import draw_contrasts
 from groundscope.errors import InputError, check_choice, is_finite
 from groundscope.example import Example
-from groundscope.lm.layout import Layout
 from groundscope.mitigate.generate import Token
 from groundscope.mitigate.guard_events import Event, Stopped
 from groundscope.mitigate.judging import online_signals
@@ -142,7 +140,8 @@ def guard(
     line = _line(scope, threshold)
     if evidence and "attention" not in scope.lm.anatomy.problems:
         wanted = list(dict.fromkeys([*wanted, "passage_attention"]))
-    return Guard(pieces, Watch(Proxy(scope.lm, _prompt(scope, example), wanted), scope, example, mode, line))
+    prompt = scope.reader.prompt(example, "A text that is still coming")
+    return Guard(pieces, Watch(Proxy(scope.lm, prompt, wanted), scope, example, mode, line))
 
 
 def guard_session(
@@ -207,22 +206,3 @@ def _line(scope: Scope, threshold: float | None) -> float:
     if not is_finite(threshold):
         raise InputError(f"The 'threshold' parameter of guard must be a finite number. Got {threshold!r} instead.")
     return float(threshold)
-
-
-def _prompt(scope: Scope, example: Example) -> Layout:
-    """The prompt that the scope reads before a response, with the random documents that its detector compares with."""
-    renderer, detector = scope.lm.renderer(scope.template), scope.detector
-    if not detector.uses_contrast:
-        return renderer.prompt(example.question, example.passages)
-    if scope.contrast == "examples":
-        raise InputError(
-            "A text that is still coming has no other examples to draw a random document from. "
-            "Use contrast='pool' or 'auto'."
-        )
-    documents = draw_contrasts(example, (), scope.seed, detector.documents, match_length=detector.match_length)
-    info = documents[0].info
-    if len(documents) > 1:
-        info = {**info, "documents": [document.info for document in documents]}
-    return renderer.prompt(
-        example.question, example.passages, [document.passages for document in documents], contrast_info=info
-    )
