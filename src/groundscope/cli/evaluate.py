@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
-from groundscope.cli.extract import Dtype
+from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, TemplateOption
 
 if TYPE_CHECKING:
     from groundscope.detectors.base import Detector
@@ -57,12 +57,10 @@ def evaluate(
     ] = True,
     resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples of sources.")] = 1000,
     model: Annotated[str | None, typer.Option(help="The model that reads, for JSON Lines.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
-    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = "auto",
-    template: Annotated[
-        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples read at once.")] = 8,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "auto",
+    template: TemplateOption = None,
+    batch_size: BatchSizeOption = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of random documents, splits and resamples.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records of each DATA.")] = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="How to print the figures.")] = "text",  # noqa: A002

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
+from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
 
 if TYPE_CHECKING:
     from groundscope.detectors.base import Detector
-
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 def extract(
@@ -26,14 +25,12 @@ def extract(
     model: Annotated[
         str | None, typer.Option(help="The model that reads: embedded name, hub id, folder or .gguf.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
-    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = "auto",
-    template: Annotated[
-        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples read at once.")] = 8,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "auto",
+    template: TemplateOption = None,
+    batch_size: BatchSizeOption = 8,
     seed: Annotated[int, typer.Option(min=0, help="Decides which random document is drawn.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records of DATA.")] = None,
+    limit: LimitOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard an earlier store and start again.")] = False,
 ) -> None:
     """Read every response once and keep its signals in Parquet shards.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
+from groundscope.cli.options import DeviceOption, DtypeOption, TemplateOption
 from groundscope.cli.score import Reading
 from groundscope.errors import InputError
 from groundscope.lm.catalog import DEFAULT_MODEL
@@ -54,11 +54,9 @@ def generate(
         typer.Option(help="Above the threshold: refuse, or remove unsupported sentences."),
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="Flag answers that score at least this.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
-    dtype: Annotated[Literal["auto", "float32", "bfloat16", "float16"], typer.Option(help="Precision.")] = "auto",
-    template: Annotated[
-        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
-    ] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "auto",
+    template: TemplateOption = None,
     include_context: Annotated[
         bool,
         typer.Option("--include-context/--no-include-context", help="Repeat question and passages in JSON."),

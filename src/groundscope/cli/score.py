@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
+from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
 from groundscope.data.verdicts import check_place, replace_text
 from groundscope.errors import InputError
 from groundscope.lm.catalog import DEFAULT_MODEL, is_embedded
@@ -91,17 +92,15 @@ def score(
         Format | None, typer.Option(help="Default: text; with -o by its extension, otherwise json.")
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="Flag responses that score at least this.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
-    dtype: Annotated[Literal["auto", "float32", "bfloat16", "float16"], typer.Option(help="Precision.")] = "auto",
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples read at once.")] = 8,
-    template: Annotated[
-        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
-    ] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "auto",
+    batch_size: BatchSizeOption = 8,
+    template: TemplateOption = None,
     long_context: Annotated[
         Literal["refuse", "chunk"], typer.Option(help="What to do with prompts longer than the model reads.")
     ] = "refuse",
     seed: Annotated[int, typer.Option(help="Decides which random document is drawn.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records of DATA.")] = None,
+    limit: LimitOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard an earlier output and start again.")] = False,
     include_context: Annotated[
         bool,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groundscope.cli.console import note
-from groundscope.cli.extract import Dtype
+from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, TemplateOption
 
 if TYPE_CHECKING:
     from groundscope.example import Example
@@ -44,12 +44,10 @@ def train(
         str, typer.Option(help="What the threshold is for: f1, precision:P (at least) or fpr:Q (at most).")
     ] = "f1",
     model: Annotated[str | None, typer.Option(help="The model that reads, for JSON Lines.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
-    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = "auto",
-    template: Annotated[
-        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples read at once.")] = 8,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "auto",
+    template: TemplateOption = None,
+    batch_size: BatchSizeOption = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of random documents and of what is held back.")] = 0,
     format: Annotated[Literal["text", "json"], typer.Option(help="How to print the figures.")] = "text",  # noqa: A002
 ) -> None:

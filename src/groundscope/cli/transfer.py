@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groundscope.cli.console import note
-from groundscope.cli.extract import Dtype
+from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
 from groundscope.cli.train import progress
 
 if TYPE_CHECKING:
@@ -40,13 +40,11 @@ def transfer(
     unit: Annotated[
         Literal["sentence", "response"], typer.Option(help="What features are averaged over to fit the map.")
     ] = "sentence",
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
-    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = "auto",
-    template: Annotated[
-        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples read at once.")] = 8,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records of DATA.")] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "auto",
+    template: TemplateOption = None,
+    batch_size: BatchSizeOption = 8,
+    limit: LimitOption = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="How to print the result.")] = "text",  # noqa: A002
 ) -> None:
     """Use a probe that was trained on one model with another one.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
-from groundscope.cli.extract import Dtype
+from groundscope.cli.options import DeviceOption, DtypeOption, LimitOption, TemplateOption
 from groundscope.cli.train import progress
 
 if TYPE_CHECKING:
@@ -42,13 +42,11 @@ def validate(
         Literal["source", "response"], typer.Option(help="What counts as independent of each other.")
     ] = "source",
     resamples: Annotated[int, typer.Option(min=1, help="Draws of the bootstrap.")] = 1000,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records of DATA.")] = None,
+    limit: LimitOption = None,
     model: Annotated[str | None, typer.Option(help="The model that reads.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; default: the best there is.")] = None,
-    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = "auto",
-    template: Annotated[
-        Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
-    ] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = "auto",
+    template: TemplateOption = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences read at once.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of random documents and resamples.")] = 0,
     output: Annotated[
