@@ -260,3 +260,17 @@ def test_an_example_that_fails_while_planning_leaves_no_hooks():
     results = trace_each(lm, [gs.Layout.from_ids([1], []), *some_layouts(1)], ["lookback_ratio"])
     assert isinstance(results[0], GroundscopeError) and isinstance(results[1], gs.Trace)
     assert hooks(lm.model) == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["llama", "qwen3", "gemma2", "gpt_oss", "gpt2", "mistral", "granite", "lfm2", "cohere2"]
+)
+def test_looking_at_attention_changes_nothing_in_the_pass(name):
+    """The rows that are looked at take their output from the recomputed weights."""
+    model = gs.LanguageModel(families.build(name))
+    (layout,) = some_layouts(1, response_length=(7, 7))
+    states = ["hidden_state_0", "hidden_state_1", "token_logprob"]
+    plain = model.trace(layout, states)
+    looked = model.trace(layout, [*states, "lookback_ratio"])
+    for signal in states:
+        np.testing.assert_allclose(looked[signal], plain[signal], rtol=1e-4, atol=1e-5, err_msg=signal)

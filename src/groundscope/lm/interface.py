@@ -45,6 +45,7 @@ class AttentionCall:
         sinks: One extra logit per head that takes part in the softmax only; ``None`` for none.
         prefix: Keys and values, (1, key head, key, channel), that all sequences share and that go before ``key``;
             ``None`` for none. The mask covers both.
+        value: (batch, key head, key, channel) where the output is nothing but weights times values; ``None`` elsewhere.
     """
 
     module: nn.Module
@@ -55,13 +56,19 @@ class AttentionCall:
     softcap: float | None
     sinks: Tensor | None
     prefix: tuple[Tensor, Tensor] | None = None
+    value: Tensor | None = None
 
 
 class AttentionObserver(Protocol):
     """Looks at attention layers while they run."""
 
-    def attention(self, call: AttentionCall) -> None:
-        """Called once per attention layer, in order of execution."""
+    def attention(self, call: AttentionCall) -> Tensor | None:
+        """Called once per attention layer, in order of execution.
+
+        Returns:
+            The layer's output for its last rows, (batch, row, head, channel), if the observer has computed that on
+            the way (only where ``call.value`` is given): the layer then computes the rows before them only.
+        """
 
 
 class AttentionEditor(Protocol):
@@ -210,6 +217,13 @@ def softmax(logits: Tensor, sinks: Tensor | None, out: Tensor | None = None) -> 
     return weights
 
 
+def weighted_values(weights: Tensor, values: Tensor) -> Tensor:
+    """(head, row, key) weights times (key head, key, channel) values: (row, head, channel)."""
+    heads, rows, _ = weights.shape
+    grouped = weights.reshape(values.shape[0], -1, weights.shape[-1]).to(values.dtype)
+    return torch.bmm(grouped, values).view(heads, rows, -1).transpose(0, 1)
+
+
 def log_total(logits: Tensor, weights: Tensor) -> Tensor:
     """Logarithm of the softmax's denominator, (head, row): weights are ``exp(logits - log_total)``."""
     # Any key that is looked at tells it; the first ones are seen by every row, and usually looked at.
@@ -226,13 +240,11 @@ def _output_from_weights(call: AttentionCall, value: Tensor) -> Tensor:
     step = max(1, _ROW_BYTES // (heads * keys * 4))
     output = call.query.new_empty(batch, rows, heads, value.shape[-1])
     for b in range(batch):
-        # (key head, key, channel) -> (head, key, channel)
-        values = value[b].repeat_interleave(heads // value.shape[1], dim=0)
         for start in range(0, rows, step):
             window = slice(start, min(start + step, rows))
             logits = hide(attention_logits(call, b, window, slice(0, keys)), call, b, window, slice(0, keys))
             weights = softmax(logits, call.sinks)
-            output[b, window] = torch.bmm(weights.to(values.dtype), values).transpose(0, 1)
+            output[b, window] = weighted_values(weights, value[b])
     return output
 
 
@@ -258,28 +270,27 @@ def _attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    scale, whole = scaling if scaling is not None else query.shape[-1] ** -0.5, value
+    softcap, sinks, prefix = kwargs.pop("softcap", None), kwargs.pop("s_aux", None), prefix_of(key)
+    plain = softcap is None and sinks is None and prefix is None
+    causal = plain and attention_mask is None and query.shape[2] == key.shape[2]
     call = AttentionCall(
-        module,
-        query,
-        key,
-        attention_mask,
-        float(scale),
-        kwargs.pop("softcap", None),
-        kwargs.pop("s_aux", None),
-        prefix_of(key),
+        module, query, key, attention_mask, float(scale), softcap, sinks, prefix, value if causal else None
     )
     observer = _OBSERVER.get()
-    if observer is not None:
-        observer.attention(call)
+    last = None if observer is None else observer.attention(call)
+    if last is not None:
+        query, key, value = (states[:, :, : -last.shape[1]] for states in (query, key, value))
     if call.prefix is not None:
         output = _output_behind(call, value, call.prefix[1])
-    elif call.softcap is not None or call.sinks is not None:
+    elif not plain:
         output = _output_from_weights(call, value)
     else:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    if last is not None:
+        output = torch.cat([output, last.to(output.dtype)], dim=1)
     for editor in _EDITORS.get():
-        output = editor.edit(call, value, output)
+        output = editor.edit(call, whole, output)
     return output, None
 
 

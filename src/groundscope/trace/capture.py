@@ -17,8 +17,16 @@ from groundscope.trace.signals.attention import RowGeometry
 class LayerReader(Protocol):
     """Takes from each attention layer what it needs."""
 
-    def add_layer(self, call: AttentionCall) -> None:
-        """Called once per attention layer, in order of execution."""
+    def add_layer(self, call: AttentionCall, with_output: bool = False) -> Tensor | None:
+        """Called once per attention layer, in order of execution.
+
+        Args:
+            call: What the layer was called with.
+            with_output: Whether the layer's output for the rows that are read is wanted.
+
+        Returns:
+            (row, head, channel) if it is wanted and at hand.
+        """
 
 
 class PassCapture:
@@ -58,11 +66,14 @@ class PassCapture:
         self.states: dict[tuple[int, int], Tensor] = {}
         self._branch: Tensor | None = None
 
-    def attention(self, call: AttentionCall) -> None:
-        """Reduce one layer's attention, sequence by sequence."""
-        if call.module in self._anatomy.attention:
-            for rows in self._attention:
-                rows.add_layer(call)
+    def attention(self, call: AttentionCall) -> Tensor | None:
+        """Reduce one layer's attention, sequence by sequence; return what comes out of it where that saves time."""
+        if call.module not in self._anatomy.attention:
+            return None
+        # On a processor, weights that are there anyway give the output for less than computing it again.
+        alone = self._batch_size == 1 and len(self._attention) == 1 and call.query.device.type == "cpu"
+        outputs = [rows.add_layer(call, with_output=alone and call.value is not None) for rows in self._attention]
+        return outputs[0][None] if alone and outputs[0] is not None else None
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -324,7 +324,7 @@ class _Engine:
                 exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
                 pieces = [hidden[g.offset + start : g.offset + end] for start, end in g.passages]
                 context = torch.cat([*pieces, hidden[:0]]).to(exact)
-                layers = [context_scores(index, context, normed.to(exact)) for index in layers]
+                layers = context_scores(layers, context, normed.to(exact))
             values[name] = torch.stack(layers).permute(2, 0, 1)
         return values
 

@@ -68,8 +68,8 @@ class StepRows:
         self._parts: list[dict[str, list[Tensor]]] = [{} for _ in groups]
         self._blind: list[Tensor | None] = [None] * len(groups)
 
-    def add_layer(self, call: AttentionCall) -> None:
-        """Take the logits of one layer's last rows."""
+    def add_layer(self, call: AttentionCall, with_output: bool = False) -> None:
+        """Take the logits of one layer's last rows; the layer computes its output itself."""
         logits, visible = last_logits(call, self._rows)
         self._waiting.append((logits, visible, call.sinks))
         size = logits.shape[0] * logits.shape[1] * self._rows * self._length * 4
@@ -182,6 +182,6 @@ class StepRows:
             states = normed[list(group.sequences)].to(exact)  # (sequence, row, channel)
             depth = joined.shape[1]
             repeated = states.expand(depth, *states.shape).reshape(-1, states.shape[-1])
-            scores = context_scores(joined.flatten(1, 3), contexts[group.prompt].to(exact), repeated)
+            (scores,) = context_scores([joined.flatten(1, 3)], contexts[group.prompt].to(exact), repeated)
             joined = scores.view(joined.shape[:4])
         return joined.permute(2, 3, 1, 0)

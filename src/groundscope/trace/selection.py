@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-
 import torch
 from torch import Tensor
 
@@ -46,17 +43,10 @@ def _by_partition(bits: Tensor, k: int, scratch: Scratch) -> Tensor:
     packed.bitwise_or_(torch.arange(columns, dtype=torch.int32))
     rows = packed.view(-1, columns)
     border = columns - k
-    threads = max(1, min(torch.get_num_threads(), len(rows)))
-    jobs = [_pool(threads).submit(part.numpy().partition, border, -1) for part in rows.chunk(threads)]
-    for job in jobs:
-        job.result()
+    # On this thread alone: torch's own workers are still spinning for their next task and leave no core to others.
+    rows.numpy().partition(border, -1)
     index = rows[:, border:] & ((1 << width) - 1)
     unsure = (rows[:, :border].amax(-1) >> width) == (rows[:, border] >> width)
     if bool(unsure.any()):
         index[unsure] = bits.reshape(-1, columns)[unsure].topk(k, dim=-1, sorted=False).indices.int()
     return index.view(*bits.shape[:-1], k)
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="groundscope-select")

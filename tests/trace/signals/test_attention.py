@@ -122,7 +122,8 @@ def test_a_tenth_of_the_passage_but_at_least_one_token(length, count):
     states = torch.randn(length, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     own = torch.randn(1, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     want = torch.cosine_similarity(states[-count:].mean(0), own[0], dim=0)
-    np.testing.assert_allclose(context_scores(index, states, own)[0, 0], want, rtol=1e-9)
+    (scores,) = context_scores([index], states, own)
+    np.testing.assert_allclose(scores[0, 0], want, rtol=1e-9)
 
 
 def test_without_passages_scores_are_zero_not_nan():
@@ -133,7 +134,7 @@ def test_without_passages_scores_are_zero_not_nan():
     for name in ("aggtruth_sum", "aggtruth_cosine", "aggtruth_entropy", "aggtruth_js", "lookback_ratio_passages"):
         assert (rows.parts[name][0] == 0).all(), name
     index = rows.parts["external_context_score"][0]
-    assert (context_scores(index, torch.zeros(0, 4), torch.ones(2, 4)) == 0).all()
+    assert all((scores == 0).all() for scores in context_scores([index], torch.zeros(0, 4), torch.ones(2, 4)))
     assert rows.parts["passage_attention"][0].shape == (2, 0)
 
 
@@ -179,3 +180,38 @@ def test_blocks_do_not_change_anything(monkeypatch):
         if name == "external_context_score":
             whole, cut = whole.sort(-1).values, cut.sort(-1).values
         torch.testing.assert_close(cut, whole, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("apart", [0, 1e-6, 1e-4, 1e-2, 1])
+def test_the_divergence_of_heads_that_nearly_agree_does_not_drown_in_rounding(apart):
+    generator = torch.Generator().manual_seed(0)
+    base = torch.randn(1, 7, 300, generator=generator, dtype=torch.float64) * 3
+    logits = base + apart * torch.randn(6, 7, 300, generator=generator, dtype=torch.float64)
+    exact = torch.softmax(logits, -1) * 0.4
+    heads = exact.float()
+    got = aggregate_passages(heads, heads.log(), None, {"aggtruth_js"})["aggtruth_js"]
+    want = aggregate_passages(heads.double(), heads.double().log(), None, {"aggtruth_js"})["aggtruth_js"]
+    np.testing.assert_allclose(got, want, atol=3e-7)
+
+
+def test_the_divergence_takes_heads_that_look_at_nothing():
+    heads = torch.zeros(3, 2, 5)
+    heads[0, 0, 1] = 0.5
+    got = aggregate_passages(heads, torch.full_like(heads, -1e30), None, {"aggtruth_js"})["aggtruth_js"]
+    # p = (0.5, 0.5) against q = (1/6, 5/6), and p = (0, 1) against the same q.
+    p, q = np.array([[0.5, 0.5], [0, 1], [0, 1]]), np.array([1 / 6, 5 / 6])
+    m = (p + q) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.nan_to_num(p * np.log(p / m)) + q * np.log(q / m)
+    np.testing.assert_allclose(got[:, 0], np.sqrt(terms.sum(-1) / 2), rtol=1e-6)
+    assert (got[:, 1] == 0).all()
+
+
+def test_scores_do_not_depend_on_how_channels_are_divided(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    context, states = torch.randn(40, 30, generator=generator), torch.randn(5, 30, generator=generator)
+    layers = [torch.randint(0, 40, (3, 5, 4), generator=generator, dtype=torch.int16) for _ in range(2)]
+    whole = context_scores(layers, context, states)
+    monkeypatch.setattr("groundscope.trace.signals.attention._CPU_GATHERED", 700)
+    for got, want in zip(context_scores(layers, context, states), whole, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from groundscope.lm.chunking import Chunks
-from groundscope.lm.interface import AttentionCall, attention_logits, hide, log_total, softmax
+from groundscope.lm.interface import AttentionCall, attention_logits, hide, log_total, softmax, weighted_values
 from groundscope.trace.scratch import Scratch
 from groundscope.trace.selection import largest
 from groundscope.trace.signals.chunks import most_attended, pooled_attention
@@ -22,6 +22,8 @@ from groundscope.trace.signals.chunks import most_attended, pooled_attention
 # Bytes of one block of weights: what stays in a core's cache, and what keeps a GPU busy.
 _CPU_BLOCK = 4 << 20
 _GPU_BLOCK = 64 << 20
+# Bytes of passage states that are gathered from at once.
+_CPU_GATHERED = 1 << 20
 _AGGTRUTH = ("aggtruth_sum", "aggtruth_cosine", "aggtruth_entropy", "aggtruth_js")
 _SMALL_NORM = 1e-15
 # Up to here all pairs of heads cost less than two looks at all weights.
@@ -87,14 +89,25 @@ class AttentionRows:
     blind_layers: int = 0
     _scratch: Scratch = field(default_factory=Scratch)
 
-    def add_layer(self, call: AttentionCall) -> None:
-        """Reduce one layer's attention of this example."""
+    def add_layer(self, call: AttentionCall, with_output: bool = False) -> Tensor | None:
+        """Reduce one layer's attention of this example.
+
+        Args:
+            call: What the layer was called with.
+            with_output: Whether to return the layer's output for the response's rows; they must be the last ones,
+                behind others.
+
+        Returns:
+            (row, head, channel) if it was asked for and the rows are where they must be.
+        """
         g = self.geometry
         heads = call.query.shape[1]
         width = g.prompt + g.response
         budget = _CPU_BLOCK if call.query.device.type == "cpu" else _GPU_BLOCK
         step = max(8, budget // (4 * heads * width))
+        with_output = with_output and g.rows.start > 0 and g.rows.stop == call.query.shape[2] == g.keys.stop
         blocks: list[dict[str, Tensor]] = []
+        outputs: list[Tensor] = []
         self.blind_layers += int(self._hides_passages(call))
         for start in range(g.rows.start, g.rows.stop, step):
             rows = slice(start, min(start + step, g.rows.stop))
@@ -104,10 +117,13 @@ class AttentionRows:
             logits = hide(attention_logits(call, g.batch, rows, g.keys, out=out), call, g.batch, rows, g.keys)
             visible = self._visible(call, rows)
             weights = softmax(logits, call.sinks, out=self._scratch.like("weights", logits))
+            if with_output and call.value is not None:
+                outputs.append(weighted_values(weights, call.value[g.batch, :, g.keys]))
             numbers = torch.arange(rows.start, rows.stop, device=weights.device) - g.rows.start
             blocks.append(self.reduce(weights, logits, numbers, visible))
         for name in blocks[0]:
             self.parts.setdefault(name, []).append(self._joined(name, [block[name] for block in blocks]))
+        return torch.cat(outputs) if outputs else None
 
     def _joined(self, name: str, blocks: list[Tensor]) -> Tensor:
         if name == "external_context_score":
@@ -282,39 +298,49 @@ def _mean_cosine(passage: Tensor) -> Tensor:
 
 
 def _divergence(p: Tensor, q: Tensor, scratch: Scratch) -> Tensor:
-    """JSD(p, q) in nats over the last axis, as a sum of shares.
+    """JSD(p, q) in nats over the last axis, ``q`` the mean of ``p`` over the heads.
 
-    With m = (p+q)/2 and d = (p-q)/(p+q) the share is m/2 * ((1+d) log(1+d) + (1-d) log(1-d)): never negative,
-    so nothing cancels between elements, and finite where one of the two is zero.
+    With m = (p+q)/2, u = p/m and v = 2-u the share is (p log u + q log v) / 2. Both parts are far larger than their
+    sum where p is near q. They cancel to the last bit if u + v is exactly 2, which rounding u to the spacing of v makes
+    sure of; the error of u itself is multiplied by the small p - q.
     """
-    both = torch.add(p, q + torch.finfo(q.dtype).tiny, out=scratch.like("product", p))
-    d = torch.sub(p, q, out=scratch.like("d", p)).div_(both)
-    edge = 1 - torch.finfo(both.dtype).eps
-    d.clamp_(-edge, edge)
-    up = torch.log1p(d, out=scratch.like("up", p))
-    down = torch.neg(d, out=scratch.like("down", p)).log1p_()
-    difference = torch.sub(up, down, out=scratch.like("difference", p))
-    share = up.add_(down).addcmul_(d, difference)
-    summed: Tensor = share.mul_(both).sum(-1)
-    return summed / 4
+    kind = torch.finfo(p.dtype)
+    two = torch.full((), 2.0, dtype=p.dtype, device=p.device)
+    middle = torch.add(q * 0.5 + kind.tiny, p, alpha=0.5, out=scratch.like("product", p))
+    v = torch.sub(two, torch.div(p, middle, out=middle), out=middle)
+    u = torch.sub(two, v, out=scratch.like("up", p)).clamp_(min=kind.eps / 2)
+    shares = u.log_().mul_(p).addcmul_(v.log_(), q)
+    summed: Tensor = shares.sum(-1)
+    return summed / 2
 
 
-def context_scores(index: Tensor, context: Tensor, states: Tensor) -> Tensor:
-    """External context score of one layer.
+def context_scores(layers: Sequence[Tensor], context: Tensor, states: Tensor) -> list[Tensor]:
+    """External context scores.
 
     Args:
-        index: (head, token, k) most attended passage tokens.
+        layers: Per layer the (head, token, k) most attended passage tokens.
         context: (passage token, channel) final-normed last states of the passages.
         states: (token, channel) final-normed last states of the predicting rows.
 
     Returns:
-        (head, token) cosines; 0 where there is no passage.
+        Per layer (head, token) cosines; 0 where there is no passage.
     """
-    heads, tokens, k = index.shape
-    if k == 0:
-        return torch.zeros(heads, tokens, dtype=states.dtype, device=states.device)
-    # The cosine does not care whether it is given the sum or the mean.
-    sums = torch.nn.functional.embedding_bag(index.reshape(-1, k).int(), context, mode="sum").view(heads, tokens, -1)
-    dots = torch.bmm(sums.transpose(0, 1), states.unsqueeze(-1)).squeeze(-1).t()
-    norms = torch.linalg.vector_norm(sums, dim=-1) * torch.linalg.vector_norm(states, dim=-1)
-    return torch.where(norms == 0, norms, dots / norms)
+    if not layers or layers[0].shape[-1] == 0:
+        return [torch.zeros(index.shape[:2], dtype=states.dtype, device=states.device) for index in layers]
+    dots = [torch.zeros(index.shape[:2], dtype=states.dtype, device=states.device) for index in layers]
+    squares = [torch.zeros_like(dot) for dot in dots]
+    on_cpu = states.device.type == "cpu"
+    # Rows are gathered in no order: a part of the channels that stays in a core's cache is gathered much faster.
+    parts = math.ceil(context.numel() * context.element_size() / _CPU_GATHERED) if on_cpu else 1
+    for own, of_states in zip(context.chunk(parts, dim=1), states.chunk(parts, dim=1), strict=True):
+        columns = own.contiguous()
+        for number, index in enumerate(layers):
+            heads, tokens, k = index.shape
+            # The cosine does not care whether it is given the sum or the mean.
+            sums = torch.nn.functional.embedding_bag(index.reshape(-1, k).int(), columns, mode="sum")
+            sums = sums.view(heads, tokens, -1)
+            dots[number] += torch.bmm(sums.transpose(0, 1), of_states.unsqueeze(-1)).squeeze(-1).t()
+            squares[number] += torch.linalg.vector_norm(sums, dim=-1).square_()
+    length = torch.linalg.vector_norm(states, dim=-1)
+    norms = [square.sqrt_() * length for square in squares]
+    return [torch.where(norm == 0, norm, dot / norm) for dot, norm in zip(dots, norms, strict=True)]
