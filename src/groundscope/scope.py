@@ -259,6 +259,7 @@ class Scope:
         strategy: str = "greedy",
         *,
         on_text: Callable[[str], object] | None = None,
+        on_draft: Callable[[Verdict], object] | None = None,
         **options: Any,
     ) -> Generation:
         """Let the model write an answer, under the detector's guidance if asked to, and check it.
@@ -266,8 +267,10 @@ class Scope:
         Args:
             question: The question; may be empty.
             passages: The passages; at least one.
-            strategy: ``greedy``, ``sample``, ``guided`` or ``best-of-n``.
+            strategy: ``greedy``, ``sample``, ``guided``, ``aarf`` or ``best-of-n``.
             on_text: Is given the answer's pieces as soon as they are certain to stay.
+            on_draft: Is given a verdict on what is written so far, whenever some words have come; only where the
+                detector's signals can be had while the model writes.
             **options: See :class:`groundscope.mitigate.answer.Writing`.
 
         Returns:
@@ -280,7 +283,7 @@ class Scope:
         from groundscope.mitigate.answer import Writer, Writing
 
         writer = Writer(self.reader, self.detector, lambda: self.threshold)
-        return writer.write(question, passages, Writing.of(strategy, options), on_text)
+        return writer.write(question, passages, Writing.of(strategy, options), on_text, on_draft)
 
     def _score_block(self, items: Sequence[Example | _BadRecord], others: Sequence[Example]) -> list[Verdict]:
         assembler = Assembler(self.detector, self.lm.name)

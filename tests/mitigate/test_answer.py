@@ -18,6 +18,8 @@ from groundscope.verdict import Verdict
 
 QUESTION = "When was it completed?"
 PASSAGES = ["The tower was completed in 1889.", "Bees make honey."]
+# AARF needs a detector of its own: tests/mitigate/test_ways.py.
+ANY = sorted(set(STRATEGIES) - {"aarf"})
 SMALL = {"guided": {"candidates": 3, "chunk": 4}, "best-of-n": {"n": 3}}
 
 
@@ -38,7 +40,7 @@ def scopes(tiny):
 
 
 @pytest.mark.parametrize("detector", ["contrast", "perplexity"])
-@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@pytest.mark.parametrize("strategy", ANY)
 def test_text_verdict_and_log_agree(tiny, scopes, detector, strategy):
     said: list[str] = []
     options = {"max_new_tokens": 14, "seed": 3, **SMALL.get(strategy, {})}
@@ -90,7 +92,7 @@ def test_a_detector_of_finished_texts_judges_but_does_not_guide(tiny, scopes):
 def test_an_empty_answer_is_no_answer(make_tiny):
     lm = make_tiny()
     lm.model.generation_config.eos_token_id = list(range(lm.model.config.vocab_size))
-    for strategy in STRATEGIES:
+    for strategy in ANY:
         done = gs.Scope(lm, "perplexity", threshold=1.0).generate(QUESTION, PASSAGES, strategy, abstain="refuse")
         assert (done.text, done.ended, done.verdict.outcome) == ("", "end", "no_answer")
         assert done.abstention.action == "kept"
@@ -129,7 +131,7 @@ def test_stop_strings_and_left_in_the_middle(tiny, scopes):
 
     # The model is shared, and transformers leaves hooks of its own on one that was asked for all its states.
     before = hooks()
-    for strategy in STRATEGIES:
+    for strategy in ANY:
         with pytest.raises(KeyboardInterrupt):
             scopes["perplexity"].generate(QUESTION, PASSAGES, strategy, max_new_tokens=9, on_text=leave)
     assert tiny.model.config._attn_implementation != "groundscope"
@@ -141,7 +143,7 @@ def test_passages_that_fill_the_context_are_refused(make_tiny):
     lm = make_tiny(context=120)
     scope = gs.Scope(lm, "perplexity", threshold=1.0)
     length = len(lm.renderer().prompt(QUESTION, PASSAGES).prompt_ids)
-    for strategy in STRATEGIES:
+    for strategy in ANY:
         with pytest.raises(ContextTooLongError, match="lower max_new_tokens") as caught:
             scope.generate(QUESTION, PASSAGES * 20, strategy, max_new_tokens=4)
         assert caught.value.limit == 120 and "long_context" not in str(caught.value)
@@ -165,6 +167,13 @@ def test_passages_that_fill_the_context_are_refused(make_tiny):
         ("greedy", {"max_new_tokens": 0}, InputError, "max_new_tokens"),
         ("greedy", {"seed": -1}, InputError, "seed"),
         ("greedy", {"stop": "x"}, InputError, "stop"),
+        ("greedy", {"tau": 0.4}, InputError, "choose 'aarf'"),
+        ("aarf", {"preset": "papr"}, UnknownNameError, "paper"),
+        ("aarf", {"alpha": -1}, InputError, "alpha"),
+        ("aarf", {"tau": float("nan")}, InputError, "tau"),
+        ("aarf", {"passes": 3}, InputError, "passes"),
+        ("aarf", {"passes": 1, "cache": "plain"}, InputError, "read once"),
+        ("aarf", {}, InputError, "redeep-token"),
     ],
 )
 def test_wrong_options_are_refused(scopes, strategy, options, error, said):
@@ -190,7 +199,7 @@ def test_samplers_by_default():
 @pytest.mark.slow
 def test_every_strategy_on_the_embedded_model(embedded):
     scope = gs.Scope(embedded, "contrast", threshold=0.0)
-    for strategy in STRATEGIES:
+    for strategy in ANY:
         options = {"max_new_tokens": 16, **SMALL.get(strategy, {})}
         done = scope.generate("When was the tower completed?", PASSAGES, strategy, **options)
         assert done.text.strip() and replay(done.log, embedded.tokenizer) == done.text

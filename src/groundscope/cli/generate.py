@@ -24,7 +24,7 @@ def generate(
         list[str] | None, typer.Option(help="A passage; repeat for more than one.", metavar="FILE_OR_TEXT")
     ] = None,
     strategy: Annotated[
-        Literal["greedy", "sample", "guided", "best-of-n"], typer.Option(help="How the answer is written.")
+        Literal["greedy", "sample", "guided", "aarf", "best-of-n"], typer.Option(help="How the answer is written.")
     ] = "greedy",
     detector: Annotated[
         str, typer.Option(help="Guides, chooses and judges; see 'groundscope detectors'.")
@@ -48,6 +48,19 @@ def generate(
     variant: Annotated[
         Literal["paper", "official"] | None, typer.Option(help="guided: the paper's way or the released code's.")
     ] = None,
+    preset: Annotated[
+        Literal["paper", "paper-llama3", "paper-dolly", "code"] | None,
+        typer.Option(help="aarf: constants of the paper or of the released code. [default: paper]"),
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="aarf: factor on the heads, in place of the preset's.")] = None,
+    beta: Annotated[float | None, typer.Option(help="aarf: factor on the feed-forward blocks.")] = None,
+    tau: Annotated[float | None, typer.Option(help="aarf: steps that score above this are changed.")] = None,
+    passes: Annotated[
+        int | None, typer.Option(min=1, max=2, help="aarf: 1 uses the last step's score. [default: 2]")
+    ] = None,
+    cache: Annotated[
+        Literal["plain", "changed"] | None, typer.Option(help="aarf: which keys and values later tokens read.")
+    ] = None,
     n: Annotated[int | None, typer.Option("--n", help="best-of-n: how many answers. [default: 8]")] = None,
     abstain: Annotated[
         Literal["refuse", "remove"] | None,
@@ -66,7 +79,8 @@ def generate(
     """Let the model write an answer from passages, and say how well it is supported.
 
     FILE_OR_TEXT is read as a file if one of that name exists; '@FILE' insists on a file, '-' reads stdin, anything
-    else is the text itself. The answer is followed by its verdict, with unsupported spans highlighted.
+    else is the text itself. On a terminal, unsupported spans take colour while the answer is written; its verdict
+    follows.
     """
     if not passage:
         raise InputError("Give at least one --passage. See 'groundscope generate --help'.")
@@ -80,15 +94,22 @@ def generate(
     options: dict[str, Any] = {
         "max_new_tokens": max_new_tokens, "seed": seed, "stop": stop or (), "temperature": temperature, "top_p": top_p,
         "top_k": top_k, "candidates": candidates, "chunk": chunk, "variant": variant, "n": n, "abstain": abstain,
+        "preset": preset, "alpha": alpha, "beta": beta, "tau": tau, "passes": passes, "cache": cache,
     }  # fmt: skip
     _check(strategy, options)
     reading = Reading(model, detector, threshold, device, dtype, template, "refuse", 8, seed)
-    on_text = _print_piece if shown_live else None
-    generation = reading.load().generate(question, texts, strategy, on_text=on_text, **options)
+    scope = reading.load()
+    if shown_live:
+        from groundscope.cli.live import stream_to_terminal
+
+        with stream_to_terminal() as shown:
+            generation = scope.generate(question, texts, strategy, on_text=shown.add, on_draft=shown.draft, **options)
+    else:
+        generation = scope.generate(question, texts, strategy, **options)
     if format == "json":
         print(json.dumps(generation.to_dict(include_context), ensure_ascii=False, allow_nan=False))
     else:
-        _show(generation, shown_live)
+        _show(generation)
     raise typer.Exit(_exit_code(generation, exit_zero))
 
 
@@ -99,18 +120,10 @@ def _check(strategy: str, options: dict[str, Any]) -> None:
     Writing.of(strategy, options)
 
 
-def _print_piece(piece: str) -> None:
-    from groundscope.report.safe_text import visible
-
-    print(visible(piece), end="", flush=True)
-
-
-def _show(generation: Generation, shown: bool) -> None:
+def _show(generation: Generation) -> None:
     from groundscope.report.safe_text import visible
     from groundscope.report.terminal import format_verdict
 
-    if shown:
-        print("\n")
     abstention = generation.abstention
     if abstention is None or abstention.action == "kept":
         print(format_verdict(generation.verdict))

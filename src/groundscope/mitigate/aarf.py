@@ -70,6 +70,7 @@ PAPER = Preset(5.0, 0.2, 0.4, f"{_PAPER}: RAGTruth, Llama-2-7B and Llama-2-13B")
 PAPER_LLAMA3 = Preset(5.0, 0.2, 0.0, f"{_PAPER}: RAGTruth, Llama-3-8B")
 PAPER_DOLLY = Preset(2.0, 0.5, 0.6, f"{_PAPER}: Dolly (accurate context), all models")
 CODE = Preset(1.2, 0.8, 0.6, "the released script of ReDeEP")
+PRESETS = {"paper": PAPER, "paper-llama3": PAPER_LLAMA3, "paper-dolly": PAPER_DOLLY, "code": CODE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,10 +214,7 @@ def aarf(
         raise InputError(f"The 'preset' parameter of aarf must be a Preset. Got {preset!r} instead.")
     check_choice("aarf", "passes", passes, (1, 2))
     check_choice("aarf", "cache", cache, (None, "plain", "changed"))
-    if passes == 1 and cache == "plain":
-        raise InputError(
-            "aarf(passes=1, cache='plain') is not possible: what is read once is kept as it was read. Use passes=2."
-        )
+    check_passes(passes, cache)
     missing = [name for name in SIGNALS if name not in session.signals]
     if missing:
         raise InputError(
@@ -235,6 +233,18 @@ def aarf(
     else:
         taken = _Once(detector, preset, (low, high), steps)
     return AARF(generate(session, sampler, max_new_tokens, stop=stop, draws=draws, steps=taken), steps, preset)
+
+
+def check_passes(passes: int, cache: str | None) -> None:
+    """Refuse to keep what is never computed.
+
+    Raises:
+        InputError: If a single pass is to leave plain keys and values.
+    """
+    if passes == 1 and cache == "plain":
+        raise InputError(
+            "passes=1 with cache='plain' is not possible: what is read once is kept as it was read. Use passes=2."
+        )
 
 
 class _Scored:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from groundscope.assembly import Assembler
 from groundscope.detectors.base import Detector
 from groundscope.errors import ContextTooLongError, InputError, UnknownNameError, check_choice, check_count
 from groundscope.example import Example
 from groundscope.lm.layout import Layout
+from groundscope.mitigate.aarf import PRESETS, Cache, Preset, check_passes
 from groundscope.mitigate.abstain import AbstainMode, Abstention, abstain
-from groundscope.mitigate.best_of_n import Judge, best_of_n, candidate_of
-from groundscope.mitigate.decisions import Decision, DecisionLog
-from groundscope.mitigate.generate import end_at_budget, generate
-from groundscope.mitigate.guided import BUDGET, Variant, guided
-from groundscope.mitigate.judging import is_online, online_signals
+from groundscope.mitigate.decisions import DecisionLog
+from groundscope.mitigate.drafts import Drafts, OnDraft
+from groundscope.mitigate.guided import BUDGET, Variant
+from groundscope.mitigate.judging import is_online
 from groundscope.mitigate.sampler import Sampler
 from groundscope.mitigate.session import Reason, Session
 from groundscope.mitigate.spelling import StopStrings
+from groundscope.mitigate.ways import WAYS, extra_signals
 from groundscope.reading import Reader, Unread, nothing_to_read
 from groundscope.text.visible import content_of
 from groundscope.verdict import Threshold, Verdict
@@ -31,6 +32,7 @@ STRATEGIES: dict[str, tuple[str, ...]] = {
     "greedy": (),
     "sample": _DRAWING,
     "guided": (*_DRAWING, "candidates", "chunk", "variant"),
+    "aarf": (*_DRAWING, "preset", "alpha", "beta", "tau", "passes", "cache"),
     "best-of-n": (*_DRAWING, "n"),
 }
 
@@ -40,17 +42,25 @@ class Writing:
     """How an answer is written.
 
     Attributes:
-        strategy: ``greedy``, ``sample``, ``guided`` (:func:`groundscope.mitigate.guided.guided`) or ``best-of-n``
+        strategy: ``greedy``, ``sample``, ``guided`` (:func:`groundscope.mitigate.guided.guided`), ``aarf``
+            (:func:`groundscope.mitigate.aarf.aarf`) or ``best-of-n``
             (:func:`groundscope.mitigate.best_of_n.best_of_n`).
         max_new_tokens: At most so many tokens.
         stop: Strings that end the answer.
         seed: Of the draws.
-        temperature: See :class:`groundscope.mitigate.sampler.Sampler`; by default 0.9, for the official variant 1.
+        temperature: See :class:`groundscope.mitigate.sampler.Sampler`; by default 0.9, for the official variant 1. For
+            ``aarf`` tokens are drawn only if one of these three is given.
         top_p: Likewise; by default 0.95, for the official variant 1.
         top_k: Likewise; by default 0.
         candidates: For ``guided``: continuations per chunk, by default 8.
         chunk: For ``guided``: tokens in a chunk, by default 8.
         variant: For ``guided``: ``paper`` (default) or ``official``.
+        preset: For ``aarf``: name of the constants (:data:`groundscope.mitigate.aarf.PRESETS`); by default ``paper``.
+        alpha: For ``aarf``: in place of the preset's.
+        beta: Likewise.
+        tau: Likewise.
+        passes: For ``aarf``: 2 (default) or 1.
+        cache: For ``aarf``: ``plain`` or ``changed``.
         n: For ``best-of-n``: how many answers, by default 8.
         abstain: What to do with an answer above the threshold: ``refuse``, ``remove``, or nothing.
 
@@ -69,6 +79,12 @@ class Writing:
     candidates: int | None = None
     chunk: int | None = None
     variant: Variant | None = None
+    preset: str | None = None
+    alpha: float | None = None
+    beta: float | None = None
+    tau: float | None = None
+    passes: Literal[1, 2] | None = None
+    cache: Cache | None = None
     n: int | None = None
     abstain: AbstainMode | None = None
 
@@ -86,6 +102,7 @@ class Writing:
             if getattr(self, name) is not None:
                 check_count("generate", name, getattr(self, name))
         StopStrings(self.stop)
+        self._check_aarf()
         check_choice("generate", "abstain", self.abstain, (None, *get_args(AbstainMode)))
         if self.temperature == 0:
             raise InputError(
@@ -93,6 +110,15 @@ class Writing:
                 "strategy='greedy' takes the likeliest token."
             )
         self.sampler  # noqa: B018  checks its own numbers
+
+    def _check_aarf(self) -> None:
+        if self.preset is not None and self.preset not in PRESETS:
+            raise UnknownNameError("preset of AARF", self.preset, PRESETS)
+        alpha, beta, tau = (1.0 if value is None else value for value in (self.alpha, self.beta, self.tau))
+        Preset(alpha, beta, tau)
+        check_choice("generate", "passes", self.passes, (None, 1, 2))
+        check_choice("generate", "cache", self.cache, (None, *get_args(Cache)))
+        check_passes(self.passes or 2, self.cache)
 
     @classmethod
     def of(cls, strategy: str, options: dict[str, Any]) -> Writing:
@@ -106,7 +132,8 @@ class Writing:
     @property
     def sampler(self) -> Sampler:
         """How tokens are chosen."""
-        if self.strategy == "greedy":
+        drawn = any(getattr(self, name) is not None for name in _DRAWING)
+        if self.strategy == "greedy" or (self.strategy == "aarf" and not drawn):
             return Sampler(seed=self.seed)
         base = Sampler(1.0) if self.variant == "official" else Sampler(0.9, 0.95)
         given = {name: getattr(self, name) for name in _DRAWING if getattr(self, name) is not None}
@@ -166,7 +193,12 @@ class Writer:
     threshold: Callable[[], Threshold]
 
     def write(
-        self, question: str, passages: Sequence[str] | str, writing: Writing, on_text: OnText | None = None
+        self,
+        question: str,
+        passages: Sequence[str] | str,
+        writing: Writing,
+        on_text: OnText | None = None,
+        on_draft: OnDraft | None = None,
     ) -> Generation:
         """Write one answer.
 
@@ -178,6 +210,8 @@ class Writer:
             passages: The passages.
             writing: How.
             on_text: Is given the answer's pieces as soon as they are certain to stay.
+            on_draft: Is given a verdict on what is written so far, whenever some words have come; only where the
+                detector's signals can be had on the way.
 
         Raises:
             InputError: If there is no passage, or the detector cannot guide; nothing has been written then.
@@ -187,23 +221,33 @@ class Writer:
         example = Example(question=question, passages=texts, response="")  # type: ignore[arg-type]
         if all(content_of(passage) == "nothing" for passage in example.passages):
             raise InputError("There is no passage to write an answer from. Give at least one that holds text.")
-        if writing.abstain is not None and on_text is not None:
+        watched = "on_text" if on_text is not None else "on_draft"
+        if writing.abstain is not None and (on_text is not None or on_draft is not None):
             raise InputError(
-                "The 'on_text' parameter of generate shows an answer before it is checked. "
+                f"The {watched!r} parameter of generate shows an answer before it is checked. "
                 "Leave it out, or do without 'abstain'."
             )
         online = is_online(self.detector)
-        if writing.strategy == "guided":
-            online_signals(self.detector)
+        signals = dict.fromkeys(
+            (*(self.reader.signals if online else ()), *extra_signals(writing.strategy, self.detector))
+        )
         layout = self._layout(example, writing.max_new_tokens)
-        session = Session(self.reader.lm, layout, self.reader.signals if online else ())
+        session = Session(self.reader.lm, layout, tuple(signals))
         line = self.threshold()
 
-        def judge(judged: Session, number: int) -> Verdict:
-            return self._verdict(replace(example, response=judged.text(number)), judged, number, online, line)
+        def judge(judged: Session, number: int, as_written: bool = online) -> Verdict:
+            return self._verdict(replace(example, response=judged.text(number)), judged, number, as_written, line)
 
-        written = _WAYS[writing.strategy](session, self.detector, writing, judge, on_text or _unseen)
-        verdict, final = written.verdict or judge(written.session, 0), written.session
+        drafts = Drafts(judge if online else None, on_draft)
+
+        def on_piece(written: Session, piece: str) -> None:
+            if on_text is not None:
+                on_text(piece)
+            drafts.add(written, piece)
+
+        written = WAYS[writing.strategy](session, self.detector, writing, judge, on_piece)
+        final = written.session
+        verdict = written.verdict or judge(final, 0, online and not written.changed)
         abstention = None if writing.abstain is None else abstain(verdict, writing.abstain)
         text = final.text(0) if abstention is None else abstention.text
         return Generation(text, verdict, written.log, writing.strategy, final.ended(0), abstention, written.verdicts)
@@ -218,64 +262,11 @@ class Writer:
     def _verdict(self, example: Example, session: Session, number: int, online: bool, line: Threshold) -> Verdict:
         assembler = Assembler(self.detector, self.reader.lm.name)
         early = nothing_to_read(example)
-        result = early or ([session.trace(number)] if online else self.reader.read([example])[0])
+        if early is None and online:
+            trace = session.trace(number)
+            # While the answer is written, its last character may not be whole yet.
+            return assembler.verdict(replace(example, response=trace.layout.response or ""), [trace], line)
+        result = early or self.reader.read([example])[0]
         if isinstance(result, Unread):
             return assembler.unscored(example, result.outcome, result.message)
         return assembler.verdict(example, result, line)
-
-
-@dataclass(frozen=True, eq=False)
-class _Written:
-    session: Session
-    log: DecisionLog
-    verdict: Verdict | None = None
-    verdicts: tuple[Verdict, ...] = ()
-
-
-def _unseen(_: str) -> None:
-    """For answers that nobody watches."""
-
-
-def _plain(session: Session, _: Detector, writing: Writing, judge: Judge, on_text: OnText) -> _Written:
-    for token in generate(session, writing.sampler, writing.max_new_tokens, stop=writing.stop):
-        if token.piece:
-            on_text(token.piece)
-    end_at_budget(session)
-    decision = Decision(0, (candidate_of(session, 0),), 0, "only")
-    log = DecisionLog(
-        writing.strategy, session.lm.name, session.text(0), writing.sampler, writing.max_new_tokens,
-        tuple(writing.stop), (decision,),
-    )  # fmt: skip
-    return _Written(session, log)
-
-
-def _guided(session: Session, detector: Detector, writing: Writing, judge: Judge, on_text: OnText) -> _Written:
-    options: dict[str, Any] = {
-        name: getattr(writing, name)
-        for name in ("candidates", "chunk", "variant")
-        if getattr(writing, name) is not None
-    }
-    answer = guided(
-        session, detector, sampler=writing.sampler, max_new_tokens=writing.max_new_tokens, stop=writing.stop, **options
-    )
-    for step in answer:
-        if step.piece:
-            on_text(step.piece)
-    return _Written(answer.session, answer.log)
-
-
-def _best_of_n(session: Session, _: Detector, writing: Writing, judge: Judge, on_text: OnText) -> _Written:
-    options = {} if writing.n is None else {"n": writing.n}
-    best = best_of_n(
-        session, judge, sampler=writing.sampler, max_new_tokens=writing.max_new_tokens, stop=writing.stop, **options
-    )
-    on_text(best.session.text(0))
-    return _Written(best.session, best.log, best.verdict, best.verdicts)
-
-
-_WAYS: dict[str, Callable[[Session, Detector, Writing, Judge, OnText], _Written]] = {
-    "greedy": _plain,
-    "sample": _plain,
-    "guided": _guided,
-    "best-of-n": _best_of_n,
-}

@@ -74,6 +74,16 @@ def render_console(verdict: Verdict, *, labels: Sequence[Label] | None = None) -
     return _View(verdict, labels)
 
 
+def highlighted(verdict: Verdict, color_system: str | None) -> Text:
+    """Return the response alone, its unsupported spans in colour.
+
+    Args:
+        verdict: On the response, or on what there is of it.
+        color_system: As ``rich.console.Console.color_system`` names it.
+    """
+    return _highlighted(verdict, cut_response(verdict, ()), ("", ""), _styles(color_system))
+
+
 class _View:
     """Draws a verdict for whatever console it is printed on; ``encoding`` overrides the console's own."""
 
@@ -86,7 +96,7 @@ class _View:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         plain = console.no_color or console.color_system is None
         marks = _marks(self.encoding or options.encoding) if plain else ("", "")
-        styles = _SPAN_STYLES_16 if console.color_system in ("standard", "windows") else _SPAN_STYLES
+        styles = _styles(console.color_system)
         yield from self._head()
         yield ""
         yield _indented(self._response(marks, styles))
@@ -118,15 +128,7 @@ class _View:
     def _response(self, marks: tuple[str, str], styles: Sequence[str]) -> Text:
         if not self.verdict.response:
             return Text("(empty response)", style="dim")
-        scale = Scale.of(self.verdict)
-
-        def style(segment: Segment) -> str:
-            if segment.span is not None:
-                level = scale.level(self.verdict.spans[segment.span].score)
-                return styles[min(3, max(0, int((level - 0.5) * 8)))]
-            return _UNSCORED_STYLE if segment.unscored is not None else ""
-
-        return _draw(self.segments, [segment.span for segment in self.segments], style, marks)
+        return _highlighted(self.verdict, self.segments, marks, styles)
 
     def _human_labels(self, marks: tuple[str, str]) -> Iterator[RenderableType]:
         yield from _title("Human labels")
@@ -159,6 +161,22 @@ class _View:
         for item in self.verdict.unscored:
             text = visible(excerpt(self.verdict.response[item.start : item.end], _LONGEST_SPAN))
             yield _indented(Text(f'- "{text}" at {item.start}-{item.end}: {visible(item.reason)}'))
+
+
+def _styles(color_system: str | None) -> Sequence[str]:
+    return _SPAN_STYLES_16 if color_system in ("standard", "windows") else _SPAN_STYLES
+
+
+def _highlighted(verdict: Verdict, segments: Sequence[Segment], marks: tuple[str, str], styles: Sequence[str]) -> Text:
+    scale = Scale.of(verdict)
+
+    def style(segment: Segment) -> str:
+        if segment.span is not None:
+            level = scale.level(verdict.spans[segment.span].score)
+            return styles[min(3, max(0, int((level - 0.5) * 8)))]
+        return _UNSCORED_STYLE if segment.unscored is not None else ""
+
+    return _draw(segments, [segment.span for segment in segments], style, marks)
 
 
 def _draw(
