@@ -71,11 +71,12 @@ def evaluate(
     What learns is fitted anew in every fold, thresholds are chosen on a part that is not measured, and no source
     stands on two sides. FOLDER gets results.json, report.md, report.html and plots/.
     """
+    from groundscope.evaluate.planning import check_learnable, plan_splits
     from groundscope.evaluate.protocol import evaluate as measure
     from groundscope.evaluate.thresholds import Objective
     from groundscope.evaluate.units import LEVELS, check_levels
     from groundscope.report.evaluation import PAGE, check_report_place, write_report
-    from groundscope.train.data import ReadingOptions, open_data
+    from groundscope.train.data import PreparedData, ReadingOptions, prepare_data
 
     Objective.parse(objective)
     levels = check_levels(level or LEVELS)
@@ -84,24 +85,37 @@ def evaluate(
     options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
     incomplete = False
 
-    def opened(paths: list[Path], what: str) -> list[Any]:
+    def keep(served: list[Detector]) -> None:
+        for name in [name for name, made in chosen.items() if made not in served]:
+            del chosen[name]
+
+    def prepared(paths: list[Path]) -> list[PreparedData]:
+        found = []
+        for path in paths:
+            found.append(prepare_data(path, list(chosen.values()), options, limit=limit, leave_out=not detector))
+            keep(found[-1].detectors)
+        return found
+
+    def opened(paths: list[Path], parts: list[PreparedData], what: str) -> list[Any]:
         from groundscope.cli.train import progress
 
         nonlocal incomplete
         found: list[Any] = []
-        for path in paths:
-            result = open_data(
-                path, list(chosen.values()), options, progress=progress, limit=limit, leave_out=not detector
-            )
-            for name in [name for name, made in chosen.items() if made not in result.detectors]:
-                del chosen[name]
+        for path, part in zip(paths, parts, strict=True):
+            result = part.read(list(chosen.values()), progress=progress)
+            keep(result.detectors)
             note(f"{what}: {path}: {result}")
             incomplete |= bool(result.bad) or any(item.outcome in ("too_long", "failed") for item in result.unread)
             found += result.traced
         return found
 
-    examples = opened(data, "data")
-    held_out = opened(test, "test") if test else None
+    parts, test_parts = prepared(data), prepared(test or [])
+    # Reading takes minutes: what the records alone rule out is refused before.
+    known, known_test = ([example for one in some for example in one.readable] for some in (parts, test_parts))
+    splits = plan_splits(known, known_test if test else None, split=split, count=folds, seed=seed)
+    check_learnable(chosen, [*known, *known_test], splits)
+    examples = opened(data, parts, "data")
+    held_out = opened(test, test_parts, "test") if test else None
     found = measure(
         examples,
         chosen,

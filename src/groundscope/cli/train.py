@@ -61,8 +61,8 @@ def train(
     from groundscope.errors import InputError
     from groundscope.evaluate.thresholds import Objective
     from groundscope.train.card import model_card
-    from groundscope.train.data import ReadingOptions, open_data
-    from groundscope.train.fitting import train_detector
+    from groundscope.train.data import PreparedData, ReadingOptions, prepare_data
+    from groundscope.train.fitting import plan_training, train_detector
 
     goal = Objective.parse(objective)
     options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
@@ -71,23 +71,28 @@ def train(
     if not made.needs_training:
         raise InputError(f"The detector {detector!r} does not learn; use it as it is.")
     check_folder(output)
+    if copying_heads is not None and ("candidates" not in made.parameters() or "candidates" in settings):
+        raise InputError(
+            f"--copying-heads goes with redeep-token and redeep-chunk, and without -p candidates=.... Got {detector!r}."
+        )
+    given = {"train": data, "dev": dev or [], "test": test or []}
+    prepared = {what: [prepare_data(path, [made], options) for path in paths] for what, paths in given.items()}
+    # Reading takes minutes: what the records alone rule out is refused before.
+    known = {what: [example for one in parts for example in one.readable] for what, parts in prepared.items()}
+    plan_training(made, known["train"], known["dev"] if dev else None, known["test"] if test else None, seed=seed)
     if copying_heads is not None:
-        if "candidates" not in made.parameters() or "candidates" in settings:
-            raise InputError(
-                "--copying-heads goes with redeep-token and redeep-chunk, and without -p candidates=.... "
-                f"Got {detector!r}."
-            )
         made = from_name(detector, **settings, candidates=candidates_from_weights(options, data[0], copying_heads))
 
-    def opened(paths: list[Path] | None, what: str) -> list[Any]:
+    def opened(what: str) -> list[Any]:
         found = []
-        for path in paths or []:
-            result = open_data(path, [made], options, progress=progress)
+        parts: list[PreparedData] = prepared[what]
+        for path, part in zip(given[what], parts, strict=True):
+            result = part.read([made], progress=progress)
             note(f"{what}: {path}: {result}")
             found += result.traced
         return found
 
-    train_set, dev_set, test_set = opened(data, "train"), opened(dev, "dev"), opened(test, "test")
+    train_set, dev_set, test_set = opened("train"), opened("dev"), opened("test")
     training = train_detector(
         made, train_set, dev_set if dev else None, test_set if test else None, objective=goal, seed=seed
     )

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError, MismatchError, PrerequisiteError
+from groundscope.example import Example
 from groundscope.learn.labels import ALL_KINDS, check_both_classes, check_kinds, response_label
 from groundscope.trace.trace import Trace
-from groundscope.trace.traced import Traced, TracedExample
+from groundscope.trace.traced import Traced, TracedExample, examples_of
 from groundscope.verdict import Threshold
 
 if TYPE_CHECKING:
@@ -185,11 +186,7 @@ def check_traced(detector: LearnedDetector, data: Traced) -> Sequence[TracedExam
                 f"{detector.name} learns from traced examples. Got {type(item).__name__} instead; "
                 "groundscope.trace.extract makes them from examples."
             )
-    if not items:
-        raise InputError(f"{detector.name} needs examples to learn from. Got none.")
-    check_kinds(detector.name, (item.example for item in items), detector.label_kinds)
-    labels = np.array([response_label(item.example) for item in items])
-    check_both_classes(detector.name, labels, "response")
+    check_examples(detector, examples_of(items))
     first = items[0].trace.fingerprint
     for item in items:
         if item.trace.fingerprint != first:
@@ -200,15 +197,28 @@ def check_traced(detector: LearnedDetector, data: Traced) -> Sequence[TracedExam
     return items
 
 
-def check_disjoint(train: Traced, held_out: Traced) -> None:
+def check_examples(detector: LearnedDetector, data: Sequence[Example]) -> None:
+    """Refuse examples that a detector cannot learn from, whatever a model reads of them.
+
+    Raises:
+        InputError: If there are none, or their labels are missing, too coarse for the method or of one class.
+    """
+    if not data:
+        raise InputError(f"{detector.name} needs examples to learn from. Got none.")
+    check_kinds(detector.name, data, detector.label_kinds)
+    check_both_classes(detector.name, np.array([response_label(example) for example in data]), "response")
+
+
+def check_disjoint(train: Traced | Sequence[Example], held_out: Traced | Sequence[Example]) -> None:
     """Refuse two sets that share an example or a source.
 
     Raises:
         InputError: If they do.
     """
-    for what, one, other in (
-        ("id", [item.example.id for item in train], [item.example.id for item in held_out]),
-        ("source", [item.group for item in train], [item.group for item in held_out]),
+    sets = examples_of(train), examples_of(held_out)
+    for what, (one, other) in (
+        ("id", [[example.id for example in part] for part in sets]),
+        ("source", [[example.group for example in part] for part in sets]),
     ):
         both = set(one) & set(other) - {None}
         if both:

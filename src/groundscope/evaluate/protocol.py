@@ -11,8 +11,7 @@ from tqdm import tqdm
 
 from groundscope._version import __version__
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned import check_disjoint
-from groundscope.errors import InputError, check_choice
+from groundscope.errors import InputError
 from groundscope.evaluate.bootstrap import Resampler
 from groundscope.evaluate.controls import controls
 from groundscope.evaluate.cross_task import cross_tables
@@ -20,15 +19,13 @@ from groundscope.evaluate.crossfit import Scored, cross_fit
 from groundscope.evaluate.figures import anatomy, figure
 from groundscope.evaluate.findings import findings
 from groundscope.evaluate.measure import Meter
+from groundscope.evaluate.planning import plan_splits
 from groundscope.evaluate.results import CrossTable, Evaluation
 from groundscope.evaluate.scoring import Candidate, candidates
-from groundscope.evaluate.splits import Split, by_record, by_shares, carve, check_separate, folds, sources
+from groundscope.evaluate.splits import sources
 from groundscope.evaluate.thresholds import Objective
 from groundscope.evaluate.units import LEVELS, Truth, check_levels, gather
-from groundscope.learn.labels import check_both_classes
-from groundscope.trace.traced import Traced, TracedExample
-
-SPLITS = ("folds", "records", "shares")
+from groundscope.trace.traced import Traced, TracedExample, examples_of
 
 
 def evaluate(
@@ -79,26 +76,23 @@ def evaluate(
     Raises:
         InputError: If the data cannot be split as asked, hold one class only, or a parameter is wrong.
     """
-    check_choice("evaluate", "split", split, SPLITS)
     wanted = check_levels(levels)
     if not wanted:
         raise InputError(f"The 'levels' parameter of evaluate must name at least one of {', '.join(LEVELS)}. Got none.")
     aim = Objective.parse(objective)
     items, left_out = _labelled(data, "data")
     methods = candidates(detectors)
-    if test is not None:
-        held_out, more = _labelled(test, "test")
-        left_out += more
-        check_disjoint(items, held_out)
-        check_both_classes("Measuring", Truth(held_out).responses, "answer")
-        splits = [_to_test(items, held_out, dev_share, seed)]
-        items = [*items, *held_out]
-    elif split == "folds":
-        splits = list(folds(items, count, dev_share, seed))
-    elif split == "records":
-        splits = [by_record(items, dev_share, seed)]
-    else:
-        splits = [by_shares(items, dev_share, test_share, seed)]
+    held_out, more = (None, 0) if test is None else _labelled(test, "test")
+    splits = plan_splits(
+        examples_of(items),
+        None if held_out is None else examples_of(held_out),
+        split=split,
+        count=count,
+        dev_share=dev_share,
+        test_share=test_share,
+        seed=seed,
+    )
+    items, left_out = [*items, *(held_out or ())], left_out + more
     truth, groups = Truth(items), sources(items)
     measured = np.sort(np.concatenate([part.test for part in splits]))
     others = controls(items)
@@ -155,17 +149,6 @@ def _labelled(data: Traced, name: str) -> tuple[list[TracedExample], int]:
             "'hallucinated'; measuring needs labels."
         )
     return kept, len(data) - len(kept)
-
-
-def _to_test(data: Traced, test: Traced, dev_share: float, seed: int) -> Split:
-    """Split data for learning and choosing, measured on other examples; sources shared through passages are refused."""
-    check_separate(data, test)
-    everything = [*data, *test]
-    groups = np.array(sources(everything))
-    mine = np.arange(len(data))
-    truth = Truth(everything)
-    train, dev = carve(truth.responses, groups, mine, dev_share, seed)
-    return Split(train, dev, np.arange(len(data), len(everything)))
 
 
 def _resampler(groups: Sequence[str], held: Sequence[str], resamples: int, confidence: float, seed: int) -> Resampler:

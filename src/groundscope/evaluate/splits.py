@@ -18,9 +18,10 @@ from groundscope.detectors.learned import check_disjoint
 from groundscope.errors import InputError, check_count
 from groundscope.example import Example
 from groundscope.learn.labels import response_label
-from groundscope.trace.traced import Traced
+from groundscope.trace.traced import Traced, examples_of
 
 Indices = npt.NDArray[np.int64]
+Examples = Traced | Sequence[Example]
 _SPLITS = ("train", "dev", "test")
 _ATTEMPTS = 20
 
@@ -34,9 +35,9 @@ class Split:
     test: Indices
 
 
-def sources(data: Traced) -> list[str]:
+def sources(data: Examples) -> list[str]:
     """Return a name per example that is the same for all that share a source."""
-    return example_sources([item.example for item in data])
+    return example_sources(examples_of(data))
 
 
 def example_sources(data: Sequence[Example]) -> list[str]:
@@ -58,13 +59,13 @@ def example_sources(data: Sequence[Example]) -> list[str]:
     return [data[root(index)].group for index in range(len(data))]
 
 
-def check_separate(one: Traced, other: Traced) -> None:
+def check_separate(one: Examples, other: Examples) -> None:
     """Refuse two sets that share a source, also one that only the passages tell.
 
     Raises:
         InputError: If they do.
     """
-    groups = sources([*one, *other])
+    groups = example_sources([*examples_of(one), *examples_of(other)])
     both = set(groups[: len(one)]) & set(groups[len(one) :])
     if both:
         raise InputError(
@@ -73,13 +74,13 @@ def check_separate(one: Traced, other: Traced) -> None:
         )
 
 
-def folds(data: Traced, count: int = 5, dev_share: float = 0.2, seed: int = 0) -> Iterator[Split]:
+def folds(data: Examples, count: int = 5, dev_share: float = 0.2, seed: int = 0) -> Iterator[Split]:
     """Cut examples into folds by source, stratified by the response label as well as sources allow.
 
     Every example is in the test part of exactly one fold. A dev part is carved by source out of the rest.
 
     Args:
-        data: Labelled examples.
+        data: Labelled examples, read or not.
         count: Number of folds, at least 2.
         dev_share: Share of the training part that is held back for choices.
         seed: Of the draw.
@@ -109,15 +110,16 @@ def folds(data: Traced, count: int = 5, dev_share: float = 0.2, seed: int = 0) -
         yield Split(train, dev, test)
 
 
-def by_record(data: Traced, dev_share: float = 0.2, seed: int = 0) -> Split:
+def by_record(data: Examples, dev_share: float = 0.2, seed: int = 0) -> Split:
     """Split examples as their records say; without a ``dev`` one is carved by source out of ``train``.
 
     Raises:
         InputError: If a record names no split, ``train`` or ``test`` is missing or of one class, or a source or
             id stands in two of them.
     """
-    named = np.array([item.example.split or "" for item in data])
-    unknown = [item.example.id for item, split in zip(data, named, strict=True) if split not in _SPLITS]
+    examples = examples_of(data)
+    named = np.array([example.split or "" for example in examples])
+    unknown = [example.id for example, split in zip(examples, named, strict=True) if split not in _SPLITS]
     if unknown:
         raise InputError(
             f"Splitting by record needs 'split' to be one of {', '.join(_SPLITS)} in every record. "
@@ -134,7 +136,7 @@ def by_record(data: Traced, dev_share: float = 0.2, seed: int = 0) -> Split:
     return _check(data, Split(train, dev, parts["test"]))
 
 
-def by_shares(data: Traced, dev_share: float = 0.2, test_share: float = 0.2, seed: int = 0) -> Split:
+def by_shares(data: Examples, dev_share: float = 0.2, test_share: float = 0.2, seed: int = 0) -> Split:
     """Split examples once by source; the rest of the two shares is to learn from.
 
     Raises:
@@ -203,17 +205,18 @@ def _cut(
             yield rest.astype(np.int64), part.astype(np.int64)
 
 
-def _check(data: Traced, split: Split) -> Split:
-    train, dev, test = ([data[i] for i in part] for part in (split.train, split.dev, split.test))
+def _check(data: Examples, split: Split) -> Split:
+    examples = examples_of(data)
+    train, dev, test = ([examples[i] for i in part] for part in (split.train, split.dev, split.test))
     for one, other in ((train, dev), (train, test), (dev, test)):
         check_disjoint(one, other)
     return split
 
 
-def _labels(data: Traced) -> npt.NDArray[np.bool_]:
+def _labels(data: Examples) -> npt.NDArray[np.bool_]:
     if not len(data):
         raise InputError("There are no examples to split.")
-    return np.array([response_label(item.example) for item in data], dtype=np.bool_)
+    return np.array([response_label(example) for example in examples_of(data)], dtype=np.bool_)
 
 
 def _check_both(labels: npt.NDArray[np.bool_], subject: str) -> None:

@@ -77,6 +77,19 @@ class TraceStore:
         """Examples that have no trace, and why."""
         return list(self._index["unread"])
 
+    def check_signals(self, names: Iterable[str]) -> None:
+        """Refuse to be read for signals that are not there.
+
+        Raises:
+            InputError: If one is not.
+        """
+        missing = [name for name in names if name not in self.signals]
+        if missing:
+            raise InputError(
+                f"The trace store {str(self.folder)!r} lacks the signals {', '.join(missing)}. Extract again with the "
+                "--detector that reads them, or with --signal."
+            )
+
     def read(self, signals: Iterable[str] | None = None) -> list[TracedExample]:
         """Return the examples in the order of extraction, with some of the signals.
 
@@ -87,12 +100,7 @@ class TraceStore:
             InputError: If a signal is not in the store, or a shard is missing, damaged or there twice.
         """
         wanted = self.signals if signals is None else tuple(dict.fromkeys(signals))
-        missing = [name for name in wanted if name not in self.signals]
-        if missing:
-            raise InputError(
-                f"The trace store {str(self.folder)!r} lacks the signals {', '.join(missing)}. Extract again with the "
-                "--detector that reads them, or with --signal."
-            )
+        self.check_signals(wanted)
         found: list[tuple[int, TracedExample]] = []
         known: set[str | None] = set()
         for path in shards(self.folder):

@@ -28,3 +28,8 @@ class TracedExample:
 
 
 Traced = Sequence[TracedExample]
+
+
+def examples_of(data: Traced | Sequence[Example]) -> list[Example]:
+    """Return the examples behind traced ones; those that nobody has read yet are returned as they are."""
+    return [item.example if isinstance(item, TracedExample) else item for item in data]

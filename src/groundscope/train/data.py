@@ -102,6 +102,59 @@ class OpenedData:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True)
+class PreparedData:
+    """Examples that were looked at and not read yet.
+
+    Attributes:
+        examples: What is to be read.
+        detectors: Those that the data can serve, as far as is known before a model is loaded.
+        bad: Lines that hold no record.
+        options: How they are read.
+        leave_out: Whether detectors that the model cannot serve are left out.
+        store: Where they were read to; ``None`` if they were not.
+        places: Where the examples stand in the store.
+    """
+
+    examples: list[Example]
+    detectors: list[Detector]
+    bad: list[BadRecord]
+    options: ReadingOptions
+    leave_out: bool
+    store: TraceStore | None
+    places: list[int]
+
+    @property
+    def readable(self) -> list[Example]:
+        """The examples that claim something; some of them may still turn out to be too long."""
+        from groundscope.reading import nothing_to_read
+
+        return [example for example in self.examples if nothing_to_read(example) is None]
+
+    def read(self, detectors: Sequence[Detector], *, progress: Progress | None = None) -> OpenedData:
+        """Load the signals that a model read, or let it read them.
+
+        Args:
+            detectors: Whose signals are needed.
+            progress: See :func:`open_data`.
+        """
+        from groundscope.reading import Unread
+
+        if self.store is not None:
+            traced = self.store.read(wanted_signals(detectors))
+            unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in self.store.unread]
+            return OpenedData([traced[place] for place in self.places], unread, self.bad, list(detectors))
+        reader = self.options.reader(detectors, leave_out=self.leave_out)
+        opened = OpenedData(bad=self.bad, detectors=list(reader.detectors))
+        shown = progress(self.examples, len(self.examples)) if progress else self.examples
+        for result in reader.read_many(shown, self.examples[:OTHERS]):
+            if isinstance(result, TracedExample):
+                opened.traced.append(result)
+            else:
+                opened.unread.append(result)
+        return opened
+
+
 def open_data(
     source: str | Path,
     detectors: Sequence[Detector],
@@ -114,8 +167,11 @@ def open_data(
 ) -> OpenedData:
     """Return the traced examples of a trace store, or let a model read a file of records.
 
+    :func:`prepare_data` and :meth:`PreparedData.read` do the same in two steps, between which the examples can be
+    checked.
+
     Args:
-        source: A trace store or a JSON Lines file.
+        source: See :func:`prepare_data`; likewise the rest.
         detectors: Whose signals are needed.
         options: How a file is read; a store was read already.
         progress: Wraps the examples of a file, told their number, to show how far it is.
@@ -126,41 +182,56 @@ def open_data(
     Raises:
         InputError: If there is nothing to read, or a store lacks a signal or was read by another model.
     """
-    from groundscope.reading import Unread
+    prepared = prepare_data(source, detectors, options, limit=limit, only_labelled=only_labelled, leave_out=leave_out)
+    return prepared.read(prepared.detectors, progress=progress)
+
+
+def prepare_data(
+    source: str | Path,
+    detectors: Sequence[Detector],
+    options: ReadingOptions | None = None,
+    *,
+    limit: int | None = None,
+    only_labelled: bool = True,
+    leave_out: bool = False,
+) -> PreparedData:
+    """Look at a trace store or a file of records, before a model is loaded or signals are.
+
+    Args:
+        source: A trace store or a JSON Lines file.
+        detectors: Whose signals will be needed.
+        options: How a file is read; a store was read already.
+        limit: Only the first so many records.
+        only_labelled: Whether records that nobody labelled are left out.
+        leave_out: Whether detectors whose signals are not to be had are left out, with a warning, and not refused.
+
+    Raises:
+        InputError: If there is nothing to read, or a store lacks a signal or was read by another model.
+    """
     from groundscope.trace.store import TraceStore, is_store
 
+    options = options or ReadingOptions()
+    store, bad, chosen = None, list[BadRecord](), list(detectors)
     if is_store(source):
         store = TraceStore(source)
-        if options is not None and options.model not in (None, store.fingerprint["model"]):
+        if options.model not in (None, store.fingerprint["model"]):
             raise InputError(
                 f"The trace store {str(source)!r} was read by {store.fingerprint['model']!r}, not by "
                 f"{options.model!r}. Leave --model out, or extract again."
             )
         if leave_out:
-            detectors = list(_served(store, detectors))
-        for detector in detectors:
+            chosen = list(_served(store, chosen))
+        for detector in chosen:
             _check_chunks(store, detector)
-        unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in store.unread]
-        traced = store.read(wanted_signals(detectors))[:limit]
-        if only_labelled:
-            kept = {id(example) for example in labelled(item.example for item in traced)}
-            traced = [item for item in traced if id(item.example) in kept]
-            if not traced:
-                raise InputError(f"{str(source)!r} holds no usable labelled records.")
-        return OpenedData(traced, unread, detectors=list(detectors))
-    opened = OpenedData()
-    found = records(source, opened.bad, limit)
-    examples = list(labelled(found) if only_labelled else found)
-    if not examples:
+        store.check_signals(wanted_signals(chosen))
+        found = [item.example for item in store.read(())[:limit]]
+    else:
+        found = list(records(source, bad, limit))
+    kept = {id(example) for example in (labelled(found) if only_labelled else found)}
+    if not kept:
         raise InputError(f"{str(source)!r} holds no usable {'labelled ' if only_labelled else ''}records.")
-    reader = (options or ReadingOptions()).reader(detectors, leave_out=leave_out)
-    opened.detectors = list(reader.detectors)
-    for result in reader.read_many(progress(examples, len(examples)) if progress else examples, examples[:OTHERS]):
-        if isinstance(result, TracedExample):
-            opened.traced.append(result)
-        else:
-            opened.unread.append(result)
-    return opened
+    places = [place for place, example in enumerate(found) if id(example) in kept]
+    return PreparedData([found[place] for place in places], chosen, bad, options, leave_out, store, places)
 
 
 def _served(store: TraceStore, detectors: Sequence[Detector]) -> Iterator[Detector]:

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from groundscope.detectors.base import describe
-from groundscope.detectors.learned import LearnedDetector, check_disjoint, check_traced
+from groundscope.detectors.learned import LearnedDetector, check_disjoint, check_examples, check_traced
 from groundscope.errors import GroundscopeError, InputError
 from groundscope.evaluate.bootstrap import Estimate, Resampler
 from groundscope.evaluate.controls import controls
 from groundscope.evaluate.metrics import auprc, auroc, count
 from groundscope.evaluate.scoring import Candidate, DetectorCandidate, score_all, score_example
-from groundscope.evaluate.splits import carve, check_separate, sources
+from groundscope.evaluate.splits import Indices, carve, check_separate, example_sources, sources
 from groundscope.evaluate.thresholds import Objective
 from groundscope.evaluate.units import Truth, choose_lines
+from groundscope.example import Example
 from groundscope.learn.labels import response_label
-from groundscope.trace.traced import Traced
+from groundscope.trace.traced import Traced, examples_of
 from groundscope.verdict import Threshold
 
 LEVELS = ("response", "window", "token")
@@ -123,18 +124,12 @@ def train_detector(
     if not isinstance(detector, LearnedDetector):
         raise InputError(f"The detector {getattr(detector, 'name', detector)!r} does not learn; use it as it is.")
     goal = Objective.parse(objective) if isinstance(objective, str) else objective
-    train: Traced = check_traced(detector, data)
-    if test is not None and not test:
-        raise InputError("There is no example to measure on: none of the test set could be read.")
+    items = check_traced(detector, data)
+    further = [None if part is None else examples_of(part) for part in (dev, test)]
+    large, small = plan_training(detector, examples_of(items), *further, dev_share=dev_share, seed=seed)
+    train: Traced = [items[i] for i in large]
     if dev is None:
-        labels = np.array([response_label(item.example) for item in train])
-        large, small = carve(labels, np.array(sources(train)), np.arange(len(train)), dev_share, seed)
-        train, dev = [train[i] for i in large], [train[i] for i in small]
-    held: list[Traced] = [dev] if test is None else [dev, test]
-    for place, one in enumerate([train, *held]):
-        for other in held[place:]:
-            check_disjoint(one, other)
-            check_separate(one, other)
+        dev = [items[i] for i in small]
     try:
         detector.fit(train, dev)
     except GroundscopeError:
@@ -153,6 +148,49 @@ def train_detector(
         figures=tuple(measure(detector, measured, train, dev)),
         measured_on="dev" if test is None else "test",
     )
+
+
+def plan_training(
+    detector: LearnedDetector,
+    data: Sequence[Example],
+    dev: Sequence[Example] | None = None,
+    test: Sequence[Example] | None = None,
+    *,
+    dev_share: float = 0.2,
+    seed: int = 0,
+) -> tuple[Indices, Indices]:
+    """Refuse what a detector cannot learn from; asks the examples alone, so it can come before a model reads them.
+
+    Args:
+        detector: See :func:`train_detector`; likewise the rest.
+        data: Labelled examples to learn from.
+        dev: Others to choose on.
+        test: Others still to measure on.
+        dev_share: Share held back where there is no ``dev``.
+        seed: Of that draw.
+
+    Returns:
+        Positions in ``data`` to learn from and to choose on; the latter are none where there is a ``dev``.
+
+    Raises:
+        InputError: See :func:`train_detector`.
+    """
+    check_examples(detector, data)
+    if test is not None and not test:
+        raise InputError("There is no example to measure on: none of the test set could be read.")
+    large: Indices = np.arange(len(data), dtype=np.int64)
+    small: Indices = np.arange(0, dtype=np.int64)
+    if dev is None:
+        labels = np.array([response_label(example) for example in data])
+        large, small = carve(labels, np.array(example_sources(data)), large, dev_share, seed)
+    held = [[data[i] for i in small] if dev is None else dev, *([] if test is None else [test])]
+    for place, one in enumerate([[data[i] for i in large], *held]):
+        for other in held[place:]:
+            check_disjoint(one, other)
+            check_separate(one, other)
+    if dev is not None:
+        check_examples(detector, dev)
+    return large, small
 
 
 def draw_lines(detector: LearnedDetector, dev: Traced, objective: Objective) -> tuple[str, ...]:
