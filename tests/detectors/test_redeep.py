@@ -183,6 +183,39 @@ def test_state_comes_back(train, dev):
         assert getattr(other, name) == getattr(detector, name)
 
 
+@pytest.mark.parametrize("variant", ["paper", "official"])
+def test_weights_of_heads_and_layers_make_up_the_score(train, dev, variant):
+    """They say what changes when one scaled value does: a head that counts by -beta w, a layer that counts by w."""
+    detector = ReDeEPToken(heads=3, layers=2, beta=0.7, variant=variant).fit(train, dev)
+    heads, layers = detector.head_weights(), detector.layer_weights()
+    assert heads.shape == (LAYERS, HEADS) and layers.shape == (LAYERS,)
+    assert {(int(a), int(b)) for a, b in np.argwhere(heads)} == set(detector.heads_)
+    assert set(np.flatnonzero(layers)) == set(detector.layers_)
+    assert heads[HEAD] < 0 < layers[LAYER]
+    trace = train[0].trace
+    plain = detector.token_scores(trace)
+    for name, side, weights, places in (
+        ("external_context_score", detector.balance_.external, heads, detector.heads_),
+        ("parametric_knowledge_score", detector.balance_.knowledge, layers, [(layer,) for layer in detector.layers_]),
+    ):
+        for place, span in zip(places, side.span, strict=True):
+            moved = trace[name].copy()
+            moved[(slice(None), *place)] += span
+            changed = detector.token_scores(replace(trace, signals={**trace.signals, name: moved}))
+            np.testing.assert_allclose(changed - plain, weights[place], atol=1e-5)
+
+
+def test_weights_come_back_with_the_state_unless_an_older_version_wrote_it(train):
+    detector = ReDeEPToken(weighting="correlation", heads=2, layers=2, beta=1.0).fit(train)
+    arrays, facts = detector.state()
+    loaded, older = ReDeEPToken(), ReDeEPToken()
+    loaded.restore(arrays, facts)
+    np.testing.assert_array_equal(loaded.head_weights(), detector.head_weights())
+    np.testing.assert_array_equal(loaded.layer_weights(), detector.layer_weights())
+    older.restore(arrays, {name: value for name, value in facts.items() if name != "shape"})
+    assert older.head_weights() is None and older.layer_weights() is None
+
+
 def test_it_does_not_score_before_it_has_learnt_nor_on_a_smaller_model(train):
     with pytest.raises(PrerequisiteError, match="must learn before it scores"):
         ReDeEPToken().token_scores(train[0].trace)

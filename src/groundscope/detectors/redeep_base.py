@@ -35,6 +35,7 @@ class ReDeEP(LearnedDetector):
         level_: What was learnt from: ``token``, ``chunk`` or ``response``.
         chosen_on_: Where numbers and weight were chosen: ``dev``, ``held-out part``, ``same examples``, or
             ``given`` where all three are parameters.
+        shape_: Layers with attention, heads in each, and all layers; ``None`` if an older version saved it.
     """
 
     unit: ClassVar[str]
@@ -56,6 +57,7 @@ class ReDeEP(LearnedDetector):
     balance_: Balance
     level_: str
     chosen_on_: str
+    shape_: tuple[int, int, int] | None
 
     @abstractmethod
     def _features(self, trace: Trace) -> tuple[Floats, Floats]:
@@ -81,6 +83,7 @@ class ReDeEP(LearnedDetector):
         self.beta_ = beta
         self.heads_ = tuple((places[i // per_layer], int(i % per_layer)) for i in self.balance_.external.columns)
         self.layers_ = tuple(int(i) for i in self.balance_.knowledge.columns)
+        self.shape_ = (len(places), per_layer, ranking.units.knowledge.shape[1])
 
     def _parts(self, data: Sequence[TracedExample], dev: Traced | None) -> tuple[Sequence[TracedExample], Traced, str]:
         """What is learnt from, what is chosen on (nothing where nothing is to be chosen), and the latter in words."""
@@ -140,6 +143,26 @@ class ReDeEP(LearnedDetector):
             )
         return self.balance_(external, knowledge)
 
+    def head_weights(self) -> Scores | None:
+        """Return the (layer, head) weights of scaled external context scores, 0 for heads that do not count.
+
+        They are negative, since context speaks against hallucination. Rows are the layers with attention.
+        """
+        if self.shape_ is None:
+            return None
+        rows, per_layer, _ = self.shape_
+        weights = np.zeros(rows * per_layer)
+        weights[self.balance_.external.columns] = -self.beta_ * self.balance_.external.weights
+        return weights.reshape(rows, per_layer)
+
+    def layer_weights(self) -> Scores | None:
+        """Return the (layer,) weights of scaled parametric knowledge scores, 0 for layers that do not count."""
+        if self.shape_ is None:
+            return None
+        weights = np.zeros(self.shape_[2])
+        weights[self.balance_.knowledge.columns] = self.balance_.knowledge.weights
+        return weights
+
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Return columns, weights, minima and spans of both sides; heads, layers, beta and how they were found."""
         self.check_fitted()
@@ -150,6 +173,7 @@ class ReDeEP(LearnedDetector):
             "beta": self.beta_,
             "level": self.level_,
             "chosen_on": self.chosen_on_,
+            "shape": None if self.shape_ is None else list(self.shape_),
         }
         return arrays, facts
 
@@ -161,6 +185,8 @@ class ReDeEP(LearnedDetector):
         self.layers_ = tuple(int(layer) for layer in facts["layers"])
         self.level_ = str(facts["level"])
         self.chosen_on_ = str(facts["chosen_on"])
+        shape = facts.get("shape")
+        self.shape_ = None if shape is None else (int(shape[0]), int(shape[1]), int(shape[2]))
 
 
 def check_parameters(

@@ -211,7 +211,7 @@ class Anatomy:
     Attributes:
         row: Name of the row.
         head_weights: (layer, head), mean over folds; empty if it has none.
-        layer_weights: (layer,) likewise; of head weights the mean magnitude by layer.
+        layer_weights: (layer,) likewise; where only heads have weights, their mean magnitude by layer.
         pairs: (external score, internal score, 1 if hallucinated) of responses; empty if it has none.
     """
 

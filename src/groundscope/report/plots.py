@@ -160,10 +160,16 @@ def _layers(anatomies: Sequence[Anatomy]) -> Plot:
     axes, finish = _sheet(len(anatomies))
     for ax, item in zip(axes, anatomies, strict=False):
         ax.bar(range(len(item.layer_weights)), item.layer_weights, color=_FAITHFUL)
-        heads = "mean |weight| of heads" if item.head_weights else "weight"
-        ax.set(title=_label(item.row), xlabel="layer", ylabel=heads)
+        ax.set(title=_label(item.row), xlabel="layer", ylabel=_layer_unit(item))
         _whole(ax.xaxis)
     return finish("layer-profile", "Where in the model the weight sits")
+
+
+def _layer_unit(item: Anatomy) -> str:
+    """Say what the layer profile shows: a method may weigh layers besides heads, or heads alone."""
+    means = [float(np.abs(layer).mean()) for layer in item.head_weights]
+    of_heads = len(means) == len(item.layer_weights) and np.allclose(means, item.layer_weights, rtol=1e-4)
+    return "mean |weight| of heads" if of_heads else "weight"
 
 
 def _cross(table: CrossTable) -> Plot:
