@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -46,6 +46,7 @@ class AttentionCall:
         prefix: Keys and values, (1, key head, key, channel), that all sequences share and that go before ``key``;
             ``None`` for none. The mask covers both.
         value: (batch, key head, key, channel) where the output is nothing but weights times values; ``None`` elsewhere.
+        logits: What :func:`last_logits` returns for all rows, where the layer needs it anyway; only to be read.
     """
 
     module: nn.Module
@@ -57,6 +58,7 @@ class AttentionCall:
     sinks: Tensor | None
     prefix: tuple[Tensor, Tensor] | None = None
     value: Tensor | None = None
+    logits: tuple[Tensor, Tensor | None] | None = None
 
 
 class AttentionObserver(Protocol):
@@ -166,6 +168,8 @@ def last_logits(call: AttentionCall, rows: int) -> tuple[Tensor, Tensor | None]:
         (sequence, head, row, key) in float32 or float64, hidden keys very low; and which keys are visible, boolean
         (sequence, 1, row, key) or (1, 1, row, key), ``None`` where all are.
     """
+    if call.logits is not None and rows == call.query.shape[2]:
+        return call.logits
     dtype = torch.float64 if call.query.dtype == torch.float64 else torch.float32
     count, heads, _, channels = call.query.shape
     query = call.query[:, :, -rows:].to(dtype) * call.scaling
@@ -277,6 +281,8 @@ def _attention(
     call = AttentionCall(
         module, query, key, attention_mask, float(scale), softcap, sinks, prefix, value if causal else None
     )
+    if prefix is not None:
+        call = replace(call, logits=last_logits(call, query.shape[2]))
     observer = _OBSERVER.get()
     last = None if observer is None else observer.attention(call)
     if last is not None:
