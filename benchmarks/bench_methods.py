@@ -1,6 +1,6 @@
 """Every detector and every control on labelled data, read by the embedded model, as one honest table per data set.
 
-    python benchmarks/bench_methods.py DATA... -o FOLDER [--sources N] [--test DATA]
+    python benchmarks/bench_methods.py DATA... -o FOLDER [--sources N] [--test DATA] [--dtype bfloat16]
 
 Each file is read once into a trace store (FOLDER/NAME.traces; a run that was interrupted goes on), then all
 detectors that need no samples, questions or other models are cross-fitted by source and measured beside the
@@ -25,7 +25,7 @@ from groundscope.evaluate.results import Evaluation
 from groundscope.report.evaluation import write_report
 from groundscope.trace.store import TraceStore
 from groundscope.trace.traced import TracedExample
-from groundscope.train.data import records, wanted_signals
+from groundscope.train.data import ReadingOptions, records, wanted_signals
 from groundscope.train.extraction import Extraction
 
 PLAIN = ("contrast", "lumina", "entropy", "perplexity", "energy", "max-surprise")
@@ -62,10 +62,10 @@ def subset(path: Path, sources: int | None, folder: Path) -> Path:
     return target
 
 
-def traces(path: Path, folder: Path) -> list[TracedExample]:
+def traces(path: Path, folder: Path, dtype: str | None) -> list[TracedExample]:
     """Read a file into a store, or what is missing of it, and return what the detectors need."""
     store = folder / f"{path.name.split('.')[0]}.traces"
-    run = Extraction(path, store, list(detectors("window").values()))
+    run = Extraction(path, store, list(detectors("window").values()), options=ReadingOptions(dtype=dtype))
     start = time.monotonic()
     run.execute()
     print(f"{path.name}: {run}; read in {time.monotonic() - start:.0f} s", flush=True)
@@ -127,11 +127,12 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--sources", type=int, help="only the first so many sources of each file")
     parser.add_argument("--test", type=Path, help="measure on this, fit on the first DATA")
+    parser.add_argument("--dtype", help="type of the reading model's weights")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     read = {}
     for path in [*arguments.data, *([arguments.test] if arguments.test else [])]:
-        read[path] = traces(subset(path, arguments.sources, arguments.output), arguments.output)
+        read[path] = traces(subset(path, arguments.sources, arguments.output), arguments.output, arguments.dtype)
     jobs = [(path.name.split(".")[0], read[path], None) for path in arguments.data]
     if arguments.test:
         first = arguments.data[0]
