@@ -16,6 +16,7 @@ from tqdm import tqdm
 from groundscope._version import __version__
 from groundscope.cli.console import EXIT_INCOMPLETE, note
 from groundscope.data.gold import gold_fields
+from groundscope.data.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records, record_line
 from groundscope.data.judge import Judge, JudgeError, NothingToJudgeError, RequestLimitError, Usage
 from groundscope.data.judge_prompt import prompt_sha256
@@ -149,6 +150,7 @@ class LabelRun:
         check_place(self.output)
         if str(self.data) == STDIN:
             raise InputError("Standard input cannot be labelled: the file is read twice. Save it to a file first.")
+        check_intact(self.data)
         if next(read_records(self.data), None) is None:
             raise InputError(f"{str(self.data)!r} holds no records.")
         if self.output.exists() and self.data.samefile(self.output):

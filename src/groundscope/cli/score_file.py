@@ -19,6 +19,7 @@ from tqdm import tqdm
 from groundscope._version import __version__
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, note
 from groundscope.cli.score import Format, Reading, json_line
+from groundscope.data.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records
 from groundscope.data.verdicts import (
     VerdictWriter,
@@ -117,6 +118,7 @@ class FileRun:
         if self.output is not None:
             check_place(self.output)
         with _seekable(self.data) as path:
+            check_intact(path, self.data)
             if next(read_records(path, self.data), None) is None:
                 raise InputError(f"{self.data!r} holds no records.")
             if self.output is None:

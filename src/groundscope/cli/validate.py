@@ -80,6 +80,8 @@ def validate(
     quantities = [Quantity.parse(name, role) for name in names]
     bad: list[BadRecord] = []
     examples = list(records(data, bad, limit))
+    if not examples:
+        raise InputError(f"{str(data)!r} holds no usable records.")
     reader = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed).reader(())
     options = ValidationOptions(
         template=reader.template,

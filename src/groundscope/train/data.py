@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from groundscope.data.intact import check_intact
 from groundscope.data.jsonl import BadRecord, read_records
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
@@ -260,7 +261,12 @@ def wanted_signals(detectors: Sequence[Detector]) -> list[str]:
 
 
 def records(source: str | Path, bad: list[BadRecord], limit: int | None = None) -> Iterator[Example]:
-    """Yield the examples of a file; lines that hold none are added to ``bad``."""
+    """Yield the examples of a file; lines that hold none are added to ``bad``.
+
+    Raises:
+        InputError: If the file cannot be read or is damaged, before anything is yielded.
+    """
+    check_intact(source)
     for record in itertools.islice(read_records(source), limit):
         if isinstance(record, BadRecord):
             bad.append(record)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from groundscope.data.intact import refuse_pickle
 from groundscope.data.jsonl import BadRecord, numbered_lines, open_data, parse_line, readable_id
 from groundscope.errors import InputError
 from groundscope.example import Example
@@ -17,7 +18,6 @@ from groundscope.example import Example
 _BLOCK = 1 << 16
 _LONGEST = 1 << 28  # characters of one array item: an item that never ends must not fill the memory
 _BOM = "\ufeff"
-_PICKLE = b"\x80"
 
 Item = tuple[int, "dict[str, Any] | BadRecord"]
 Convert = Callable[[Path, int, Mapping[str, Any]], Iterable[Example]]
@@ -37,11 +37,7 @@ def read_objects(path: str | Path) -> Iterator[Item]:
     """
     with open_data(path) as stream:
         before, first = _first_line(stream)
-        if first.startswith(_PICKLE):
-            raise InputError(
-                f"{str(path)!r} is a pickle. Reading one can run any code, so it is refused; "
-                "save its content as JSON where you trust its source."
-            )
+        refuse_pickle(str(path), first)
         items: Iterator[tuple[int, Any | BadRecord]]
         if first.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
             items = _array_items(first, stream)

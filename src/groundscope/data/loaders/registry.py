@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from groundscope.data.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord
 from groundscope.data.loaders import hallurag, halueval, label_studio, lookback_lens, plain, ragtruth
-from groundscope.data.loaders.objects import first_object
+from groundscope.data.loaders.objects import first_object, read_objects
 from groundscope.errors import InputError, UnknownNameError
 from groundscope.example import Example
 
@@ -66,11 +67,13 @@ def read_examples(sources: Iterable[str | Path], format: str | None = None) -> I
         format: A name of :data:`FORMATS`; found out from the content if ``None``.
 
     Raises:
-        InputError: If a file cannot be read, or its format is not known.
+        InputError: If a file cannot be read or is damaged, or its format is not known.
     """
     paths = _files(sources)
     if format is not None and format not in FORMATS:
         raise UnknownNameError("format", format, FORMATS)
+    for path in ragtruth.with_sources(paths):
+        check_intact(path)
     chosen = FORMATS[format] if format is not None else detect(paths)
     return chosen.read(paths)
 
@@ -85,7 +88,7 @@ def detect(paths: Sequence[Path]) -> Format:
     for path in ragtruth.with_sources(paths):
         record = first_object(path)
         if record is None:
-            raise InputError(f"{str(path)!r} holds no records.")
+            raise InputError(_without_object(path))
         form = next((form for form in FORMATS.values() if form.recognises(record)), None)
         if form is None:
             raise InputError(
@@ -100,6 +103,16 @@ def detect(paths: Sequence[Path]) -> Format:
         listed = ", ".join(f"{str(path)!r} ({name})" for name, path in found.items())
         raise InputError(f"The files are of different formats: {listed}. Read each format on its own.")
     return FORMATS[next(iter(found))]
+
+
+def _without_object(path: Path) -> str:
+    first = next((value for _, value in read_objects(path)), None)
+    if not isinstance(first, BadRecord):
+        return f"{str(path)!r} holds no records."
+    return (
+        f"{str(path)!r} holds no JSON object among its first records; of the first one: {first.error} "
+        "JSON Lines or an array of objects were expected."
+    )
 
 
 def _files(sources: Iterable[str | Path]) -> list[Path]:
