@@ -172,3 +172,23 @@ def test_evaluation_by_default_takes_what_the_store_serves(folders, store, caplo
     assert rows["lookback-lens"]["measured"][0]["units"] == 24
     for name in ("results.json", "report.md", "report.html"):
         assert (folders / "report" / name).stat().st_size > 500
+
+
+def test_a_limit_counts_the_same_records_of_a_file_and_of_its_store(folders, tmp_path):
+    """Lines that hold no record and answers that claim nothing count in either."""
+    lines = [json.dumps(example.to_dict()) for example in make_examples(24)]
+    refusal = {"id": "refusal", "question": "q", "context": "c", "response": "I don't know.", "hallucinated": False}
+    late = refusal | {"id": "late"}
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join([*lines[:3], "{broken", json.dumps(refusal), *lines[3:], json.dumps(late)]))
+    run("extract", data, "-o", tmp_path / "traces", "--model", folders / "a", "--detector", "perplexity", code=3)
+    found = []
+    for source, more in ((data, ["--model", folders / "a"]), (tmp_path / "traces", [])):
+        place = tmp_path / f"report-{len(found)}"
+        # Of the first twenty records eighteen can be read; only the file still has the line that is broken.
+        done = run("evaluate", source, "-o", place, "-d", "perplexity", "--limit", 20, "--folds", 2, "--resamples", 20,
+                   "--no-cross-task", *more, code=0 if found else 3)  # fmt: skip
+        results = json.loads((place / "results.json").read_text())
+        found.append([results["data"]["examples"], results["data"]["positives"], results["data"]["sources"]])
+        assert "18 examples read, 1 no_answer" in done.stderr
+    assert found == [[18, 9, 9]] * 2

@@ -67,6 +67,21 @@ def test_everything_comes_back(tmp_path, traced):
             np.testing.assert_allclose(after.trace[name], values, rtol=tolerance, atol=tolerance / 100, err_msg=name)
 
 
+def test_the_first_records_are_those_of_the_input(tmp_path, traced):
+    writer = TraceWriter(tmp_path / "s", _settings(traced))
+    for number, item in zip((4, 0, 7), traced, strict=True):
+        writer.write(number, item)
+    writer.finish([{"outcome": "no_answer", "message": "m", "id": f"r{number}", "number": number} for number in (2, 5)])
+    store = TraceStore(tmp_path / "s")
+    for limit, ids, unread in (
+        (4, ["r1"], ["r2"]),
+        (5, ["r1", "r0"], ["r2"]),
+        (None, ["r1", "r0", "r2"], ["r2", "r5"]),
+    ):
+        assert [item.example.id for item in store.read((), limit)] == ids
+        assert [item["id"] for item in store.unread_within(limit)] == unread
+
+
 def test_only_what_is_asked_for_is_loaded(tmp_path, traced):
     got = _write(tmp_path / "s", traced).read(["mmd"])
     assert [list(item.trace) for item in got] == [["mmd"]] * 3

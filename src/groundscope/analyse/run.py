@@ -124,12 +124,12 @@ class _Run:
             made_by = self.store.fingerprint["model"]
             self.options = replace(options, model=options.model or made_by)
             held = [name for name in (CONTEXT, KNOWLEDGE) if name in self.store.signals]
-            self.traced = self._of_task(self.store.read(held)[: plan.limit])
+            self.traced = self._of_task(self.store.read(held, plan.limit))
             self.examples = [item.example for item in self.traced]
             self.signals = held
             self.unread = [
                 Unread(item["outcome"], item["message"], item.get("id"))
-                for item in self.store.unread
+                for item in self.store.unread_within(plan.limit)
                 if item["outcome"] in ("too_long", "failed")
             ]
         else:

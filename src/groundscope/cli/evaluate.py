@@ -62,7 +62,12 @@ def evaluate(
     template: TemplateOption = None,
     batch_size: BatchSizeOption = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of random documents, splits and resamples.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records of each DATA.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Only the first N records of each DATA; of a trace store, of the data it was made from."
+        ),
+    ] = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="How to print the figures.")] = "text",  # noqa: A002
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier report.")] = False,
 ) -> None:

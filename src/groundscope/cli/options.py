@@ -14,4 +14,7 @@ TemplateOption = Annotated[
     Path | None, typer.Option(help="A file with the prompt template to use.", exists=True, dir_okay=False)
 ]
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Examples read at once.")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Only the first N records of DATA.")]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Only the first N records of DATA; of a trace store, of the data it was made from."),
+]

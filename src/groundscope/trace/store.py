@@ -6,28 +6,19 @@ float32. Shards appear whole or not at all; a run that was interrupted goes on w
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from groundscope.data.verdicts import replace_text
 from groundscope.errors import InputError, MismatchError, PrerequisiteError
-from groundscope.example import Example
-from groundscope.lm.layout import Layout
-from groundscope.trace.signals import SIGNALS
-from groundscope.trace.trace import Trace
+from groundscope.trace.shard import FORMAT, read_shard, shard_ids, shard_signals, write_shard
 from groundscope.trace.traced import TracedExample
 
 INDEX = "store.json"
-_FORMAT = 1
-_PREFIX = "signal:"
 # Values in one shard: small enough to be in memory twice, large enough to compress and to read fast.
 _SHARD_VALUES = 32_000_000
 _SHARD_EXAMPLES = 256
@@ -77,6 +68,10 @@ class TraceStore:
         """Examples that have no trace, and why."""
         return list(self._index["unread"])
 
+    def unread_within(self, limit: int | None) -> list[dict[str, Any]]:
+        """Return those among the first so many records of the data that the store was made from."""
+        return [item for item in self.unread if limit is None or item.get("number", 0) < limit]
+
     def check_signals(self, names: Iterable[str]) -> None:
         """Refuse to be read for signals that are not there.
 
@@ -90,11 +85,13 @@ class TraceStore:
                 "--detector that reads them, or with --signal."
             )
 
-    def read(self, signals: Iterable[str] | None = None) -> list[TracedExample]:
+    def read(self, signals: Iterable[str] | None = None, limit: int | None = None) -> list[TracedExample]:
         """Return the examples in the order of extraction, with some of the signals.
 
         Args:
             signals: Names; all if ``None``. What is not asked for is not loaded.
+            limit: Only those among the first so many records of the data that the store was made from: as many
+                as reading these records would give, so fewer where some of them have no trace.
 
         Raises:
             InputError: If a signal is not in the store, or a shard is missing, damaged or there twice.
@@ -104,7 +101,7 @@ class TraceStore:
         found: list[tuple[int, TracedExample]] = []
         known: set[str | None] = set()
         for path in shards(self.folder):
-            part = _whole_shard(path, wanted, self._index)
+            part = read_shard(path, wanted, self.fingerprint)
             ids = [item.example.id for _, item in part]
             twice = known.intersection(ids) - {None}
             if twice:
@@ -119,7 +116,8 @@ class TraceStore:
                 f"The trace store {str(self.folder)!r} was finished with {len(self)} examples and holds {len(found)}. "
                 "Run the same 'groundscope extract' again to put in order what was removed or added."
             )
-        return [item for _, item in sorted(found, key=lambda pair: pair[0])]
+        found.sort(key=lambda pair: pair[0])
+        return [item for number, item in found if limit is None or number < limit]
 
 
 class TraceWriter:
@@ -157,7 +155,7 @@ class TraceWriter:
         except OSError as exc:
             raise PrerequisiteError(f"{str(self.folder)!r} cannot be written: {exc.strerror}.") from exc
         for path in shards(self.folder):
-            self.finished.update(_ids(path, self.settings["fingerprint"]))
+            self.finished.update(shard_ids(path, self.settings["fingerprint"]))
 
     def _check_same(self, there: Mapping[str, Any]) -> None:
         other = [name for name in sorted({*there, *self.settings}) if there.get(name) != self.settings.get(name)]
@@ -171,7 +169,7 @@ class TraceWriter:
         """Add one example; it is on disk once its shard is full.
 
         Args:
-            number: Its place in the input.
+            number: Its place in the input, counting every record.
             item: The example and its trace.
         """
         self._rows.append((number, item))
@@ -187,7 +185,7 @@ class TraceWriter:
         taken = [int(path.stem.removeprefix("part-")) for path in shards(self.folder)]
         path = self.folder / f"part-{max(taken, default=-1) + 1:05d}.parquet"
         try:
-            _write_shard(path, self._rows, self.settings["fingerprint"])
+            write_shard(path, self._rows, self.settings["fingerprint"])
         except OSError as exc:
             raise PrerequisiteError(
                 f"{str(path)!r} cannot be written: {exc.strerror or exc}. Shards before it are whole; make room and "
@@ -199,18 +197,18 @@ class TraceWriter:
         """Write the last shard and mark the store as whole.
 
         Args:
-            unread: Examples without a trace, and why; plain JSON values.
+            unread: Examples without a trace, why, and their ``number``; plain JSON values.
         """
         self.flush()
         self._write_index(unread, complete=True)
 
     def _write_index(self, unread: Sequence[Mapping[str, Any]], *, complete: bool) -> None:
         paths = shards(self.folder)
-        first = next(iter(_signals_of(path) for path in paths), [])
+        first = next(iter(shard_signals(path) for path in paths), [])
         record = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "complete": complete,
-            "examples": sum(len(_ids(path, self.settings["fingerprint"])) for path in paths),
+            "examples": sum(len(shard_ids(path, self.settings["fingerprint"])) for path in paths),
             "signals": first,
             "settings": self.settings,
             "unread": [dict(item) for item in unread],
@@ -243,7 +241,7 @@ def read_index(folder: Path) -> dict[str, Any]:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as exc:
         raise InputError(f"{str(folder)!r} is no trace store: {INDEX} is missing or damaged.") from exc
-    if not isinstance(index, dict) or index.get("format") != _FORMAT:
+    if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise InputError(f"{str(folder)!r} is no trace store that this version of groundscope reads.")
     settings, signals, unread = (index.get(name) for name in ("settings", "signals", "unread"))
     if (
@@ -259,137 +257,3 @@ def read_index(folder: Path) -> dict[str, Any]:
 def shards(folder: Path) -> list[Path]:
     """Return the shards of a store, in order."""
     return sorted(path for path in folder.glob("part-*.parquet") if re.fullmatch(r"part-\d+", path.stem))
-
-
-def _ids(path: Path, fingerprint: Mapping[str, Any]) -> list[str]:
-    """Return the ids in a shard, refusing one that is damaged or of another model."""
-    import pyarrow.parquet as pq
-
-    with _told_as_damage(path):
-        table = pq.read_table(path, columns=["id"])
-        _check_origin(path, json.loads(table.schema.metadata[b"groundscope"]), fingerprint)
-        return [str(value) for value in table["id"].to_pylist()]
-
-
-def _check_origin(path: Path, meta: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> None:
-    if meta["fingerprint"] != fingerprint:
-        raise MismatchError(
-            f"The shard {str(path)!r} is of another model or template than the rest of its store. Remove it and "
-            "extract again."
-        )
-
-
-@contextlib.contextmanager
-def _told_as_damage(path: Path) -> Iterator[None]:
-    """Say of whatever reading a shard raises that the shard is damaged."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except MismatchError:
-        raise
-    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as exc:
-        reason = " ".join(str(exc).split()).rstrip(".")
-        raise InputError(f"The shard {str(path)!r} is damaged: {reason}. Remove it and extract again.") from exc
-
-
-def _signals_of(path: Path) -> list[str]:
-    import pyarrow.parquet as pq
-
-    return [name.removeprefix(_PREFIX) for name in pq.read_schema(path).names if name.startswith(_PREFIX)]
-
-
-def _is_half(name: str, array: npt.NDArray[Any]) -> bool:
-    return array.ndim == 3 if name not in SIGNALS else SIGNALS[name].axes == "token x layer x head"
-
-
-def _write_shard(path: Path, rows: Sequence[tuple[int, TracedExample]], fingerprint: Mapping[str, Any]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    traces = [item.trace for _, item in rows]
-    columns: dict[str, Any] = {
-        "id": [item.example.id for _, item in rows],
-        "number": [number for number, _ in rows],
-        "example": [json.dumps(item.example.to_dict(), ensure_ascii=False) for _, item in rows],
-        "layout": [json.dumps(_layout_record(trace)) for trace in traces],
-        "prompt_ids": [trace.layout.prompt_ids.astype(np.int32) for trace in traces],
-        "response_ids": [trace.layout.response_ids.astype(np.int32) for trace in traces],
-    }
-    shapes = {}
-    for name in traces[0]:
-        arrays = [trace[name] for trace in traces]
-        half = _is_half(name, arrays[0])
-        shapes[name] = list(arrays[0].shape[1:]) if arrays[0].ndim != 2 or _fixed(arrays) else None
-        flat = np.concatenate([array.ravel() for array in arrays]).astype(np.float16 if half else np.float32)
-        ends = np.concatenate([[0], np.cumsum([array.size for array in arrays])])
-        columns[_PREFIX + name] = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), pa.array(flat))
-    meta = {"shapes": shapes, "fingerprint": fingerprint, "model": traces[0].model, "format": _FORMAT}
-    table = pa.table(columns).replace_schema_metadata({"groundscope": json.dumps(meta)})
-    temporary = path.with_suffix(".tmp")
-    try:
-        pq.write_table(table, temporary, compression="zstd", use_dictionary=False, row_group_size=len(rows))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _fixed(arrays: Sequence[npt.NDArray[Any]]) -> bool:
-    return len({array.shape[1:] for array in arrays}) == 1
-
-
-def _layout_record(trace: Trace) -> dict[str, Any]:
-    layout = trace.layout
-    return {
-        "passages": layout.passages,
-        "header": layout.header,
-        "passage_numbers": layout.passage_numbers,
-        "offsets": None if layout.response_offsets is None else np.asarray(layout.response_offsets).tolist(),
-        "contrast": dict(layout.contrast),
-        "attention_layers": trace.attention_layers,
-        "blind_layers": trace.blind_layers,
-    }
-
-
-def _whole_shard(path: Path, signals: Sequence[str], index: Mapping[str, Any]) -> list[tuple[int, TracedExample]]:
-    with _told_as_damage(path):
-        return list(_read_shard(path, signals, index))
-
-
-def _read_shard(path: Path, signals: Sequence[str], index: Mapping[str, Any]) -> Iterator[tuple[int, TracedExample]]:
-    import pyarrow.parquet as pq
-
-    names = ["id", "number", "example", "layout", "prompt_ids", "response_ids", *(_PREFIX + name for name in signals)]
-    table = pq.read_table(path, columns=names)
-    meta = json.loads(table.schema.metadata[b"groundscope"])
-    _check_origin(path, meta, index["settings"]["fingerprint"])
-    values = {name: table[_PREFIX + name].combine_chunks() for name in signals}
-    for row in range(table.num_rows):
-        record = json.loads(table["layout"][row].as_py())
-        example = Example.from_dict(json.loads(table["example"][row].as_py()))
-        offsets = record["offsets"]
-        layout = Layout(
-            prompt_ids=np.asarray(table["prompt_ids"][row].values, dtype=np.int64),
-            response_ids=np.asarray(table["response_ids"][row].values, dtype=np.int64),
-            passages=tuple((start, end) for start, end in record["passages"]),
-            header=(record["header"][0], record["header"][1]),
-            response=example.response,
-            response_offsets=None if offsets is None else np.asarray(offsets, dtype=np.int64).reshape(-1, 2),
-            passage_numbers=tuple(record["passage_numbers"]),
-            contrast=record["contrast"],
-        )
-        arrays = {}
-        for name, column in values.items():
-            flat = column[row].values.to_numpy(zero_copy_only=False).astype(np.float32)
-            shape = meta["shapes"][name]
-            tail = (-1,) if shape is None and flat.size else (0,) if shape is None else tuple(shape)
-            arrays[name] = flat.reshape(layout.response_length, *tail)
-        trace = Trace(
-            layout,
-            arrays,
-            meta["model"],
-            tuple(record["attention_layers"]),
-            record["blind_layers"],
-            meta["fingerprint"],
-        )
-        yield table["number"][row].as_py(), TracedExample(example, trace)

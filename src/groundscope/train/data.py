@@ -115,6 +115,7 @@ class PreparedData:
         leave_out: Whether detectors that the model cannot serve are left out.
         store: Where they were read to; ``None`` if they were not.
         places: Where the examples stand in the store.
+        limit: Only the first so many records were looked at.
     """
 
     examples: list[Example]
@@ -124,6 +125,7 @@ class PreparedData:
     leave_out: bool
     store: TraceStore | None
     places: list[int]
+    limit: int | None
 
     @property
     def readable(self) -> list[Example]:
@@ -143,7 +145,8 @@ class PreparedData:
 
         if self.store is not None:
             traced = self.store.read(wanted_signals(detectors))
-            unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in self.store.unread]
+            without = self.store.unread_within(self.limit)
+            unread = [Unread(item["outcome"], item["message"], item.get("id")) for item in without]
             return OpenedData([traced[place] for place in self.places], unread, self.bad, list(detectors))
         reader = self.options.reader(detectors, leave_out=self.leave_out)
         opened = OpenedData(bad=self.bad, detectors=list(reader.detectors))
@@ -176,7 +179,7 @@ def open_data(
         detectors: Whose signals are needed.
         options: How a file is read; a store was read already.
         progress: Wraps the examples of a file, told their number, to show how far it is.
-        limit: Only the first so many records.
+        limit: Only the first so many records; of a store, of the data that it was made from.
         only_labelled: Whether records that nobody labelled are left out.
         leave_out: Whether detectors whose signals are not to be had are left out, with a warning, and not refused.
 
@@ -202,7 +205,7 @@ def prepare_data(
         source: A trace store or a JSON Lines file.
         detectors: Whose signals will be needed.
         options: How a file is read; a store was read already.
-        limit: Only the first so many records.
+        limit: Only the first so many records; of a store, of the data that it was made from.
         only_labelled: Whether records that nobody labelled are left out.
         leave_out: Whether detectors whose signals are not to be had are left out, with a warning, and not refused.
 
@@ -225,14 +228,14 @@ def prepare_data(
         for detector in chosen:
             _check_chunks(store, detector)
         store.check_signals(wanted_signals(chosen))
-        found = [item.example for item in store.read(())[:limit]]
+        found = [item.example for item in store.read((), limit)]
     else:
         found = list(records(source, bad, limit))
     kept = {id(example) for example in (labelled(found) if only_labelled else found)}
     if not kept:
         raise InputError(f"{str(source)!r} holds no usable {'labelled ' if only_labelled else ''}records.")
     places = [place for place, example in enumerate(found) if id(example) in kept]
-    return PreparedData([found[place] for place in places], chosen, bad, options, leave_out, store, places)
+    return PreparedData([found[place] for place in places], chosen, bad, options, leave_out, store, places, limit)
 
 
 def _served(store: TraceStore, detectors: Sequence[Detector]) -> Iterator[Detector]:

@@ -11,6 +11,7 @@ from groundscope._version import __version__
 from groundscope.data.jsonl import BadRecord, file_sha256
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
+from groundscope.example import Example
 from groundscope.reading import Unread
 from groundscope.trace.lock import only_writer
 from groundscope.trace.store import TraceStore, TraceWriter
@@ -59,7 +60,11 @@ class Extraction:
             self._execute()
 
     def _execute(self) -> None:
-        examples = list(records(self.data, self.bad, self.limit))
+        examples: list[Example] = []
+        places: dict[str | None, int] = {}
+        for example in records(self.data, self.bad, self.limit):
+            places[example.id] = len(examples) + len(self.bad)  # a line that holds no record has its place too
+            examples.append(example)
         if not examples:
             raise InputError(f"{str(self.data)!r} holds no usable records.")
         reader = self.options.reader(self.detectors, self.signals, leave_out=self.leave_out)
@@ -75,7 +80,6 @@ class Extraction:
             limit=self.limit,
         )
         writer = TraceWriter(self.output, settings, overwrite=self.overwrite)
-        places = {example.id: number for number, example in enumerate(examples)}
         todo = [example for example in examples if example.id not in writer.finished]
         try:
             for result in reader.read_many(shown(todo, len(examples), len(examples) - len(todo)), examples[:OTHERS]):
@@ -86,7 +90,7 @@ class Extraction:
         except BaseException:
             writer.flush()
             raise
-        writer.finish([asdict(item) for item in self.unread])
+        writer.finish([{**asdict(item), "number": places[item.id]} for item in self.unread])
         self.written = len(TraceStore(self.output))
 
     @property
