@@ -278,6 +278,8 @@ class Results:
         for row in rows:
             by_id.setdefault(row["id"], {})[row["strategy"]] = row
         self.answered = [found for found in by_id.values() if len(found) == len(names)]
+        if not self.answered:
+            raise InputError("No question has been answered by every strategy yet. Let the run go on.")
         self._resampler = Resampler([found["greedy"]["source"] for found in self.answered], 10_000)
 
     def values(self, name: str, key: str) -> np.ndarray:
@@ -349,8 +351,6 @@ def sentences(results: Results) -> Iterator[str]:
 def report(folder: Path, wanted: int) -> None:
     names = folder / "strategies.json"
     results = Results(kept(folder / "answers.jsonl"), json.loads(names.read_text()) if names.exists() else [])
-    if not results.answered:
-        raise InputError(f"No question in {str(folder)!r} has been answered by every strategy yet. Let the run go on.")
     facts = json.loads((folder / "probes.json").read_text(encoding="utf-8"))
     lines = [f"{len(results.answered)} of {wanted} questions, answers of at most {BUDGET} tokens by {MODEL}.", ""]
     lines += [*table(results), "", *sentences(results), ""]
