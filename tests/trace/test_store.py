@@ -13,7 +13,7 @@ from groundscope.reading import Reader
 from groundscope.trace import store as module
 from groundscope.trace.lock import only_writer
 from groundscope.trace.signals import SIGNALS
-from groundscope.trace.store import TraceStore, TraceWriter, shards
+from groundscope.trace.store import TraceStore, TraceWriter, check_store_place, shards
 
 TEXTS = [
     ("When?", ("The tower was completed in 1889.",), "It was completed in 1887."),
@@ -107,6 +107,20 @@ def test_a_crash_while_writing_leaves_no_shard(tmp_path, traced, monkeypatch):
         writer.write(0, traced[0])
         writer.flush()
     assert shards(tmp_path / "s") == [] and not list((tmp_path / "s").glob("*.tmp"))
+
+
+def test_what_a_killed_run_was_writing_is_removed(tmp_path, traced):
+    folder = tmp_path / "s"
+    folder.mkdir()
+    (folder / "store.json.123.tmp").write_text("{")
+    check_store_place(folder)
+    (folder / "part-00000.tmp").write_bytes(b"PAR1")
+    _write(folder, traced)
+    assert sorted(path.name for path in folder.iterdir()) == ["part-00000.parquet", "store.json"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="no trace store"):
+        check_store_place(tmp_path / "other")
 
 
 def test_other_settings_are_refused(tmp_path, traced):

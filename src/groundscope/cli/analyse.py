@@ -78,12 +78,14 @@ def analyse(
     from groundscope.analyse.report import markdown
     from groundscope.analyse.run import Plan
     from groundscope.analyse.run import analyse as run
+    from groundscope.data.places import check_folder_place
     from groundscope.data.verdicts import replace_text
     from groundscope.errors import InputError, PrerequisiteError
     from groundscope.train.data import ReadingOptions
 
     if output.exists() and (not output.is_dir() or any(p.name not in (_JSON, _MARKDOWN) for p in output.iterdir())):
         raise InputError(f"{str(output)!r} exists and is no analysis. Choose another -o.")
+    check_folder_place(output)
     plan = Plan(
         differences=differences,
         copying=copying,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from groundscope._version import __version__
+from groundscope.data.places import check_folder_place
 from groundscope.detectors.base import Detector
 from groundscope.detectors.registry import from_name, names
 from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError, is_finite
@@ -139,13 +140,15 @@ def _put_in_place(made: Path, folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a place that holds anything but a detector, before any work is done.
+    """Refuse a place that holds anything but a detector or cannot be written, before any work is done.
 
     Raises:
-        InputError: If it does.
+        InputError: If it holds something else.
+        PrerequisiteError: If it cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
         raise InputError(f"{str(folder)!r} exists and is no saved detector. Choose another folder.")
+    check_folder_place(folder)
 
 
 def load_detector(source: str | Path) -> LearnedDetector:

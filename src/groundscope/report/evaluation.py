@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from groundscope.data.places import check_folder_place
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.evaluate.results import Evaluation
 from groundscope.report.evaluation_html import render_evaluation
@@ -21,14 +22,14 @@ def check_report_place(folder: str | Path, overwrite: bool = False) -> None:
 
     Raises:
         InputError: If something else is there, or a report and ``overwrite`` is not set.
+        PrerequisiteError: If the folder cannot be written.
     """
     folder = Path(folder)
-    if not folder.exists():
-        return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / RESULTS).is_file()):
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / RESULTS).is_file())):
         raise InputError(f"{str(folder)!r} exists and is no report. Choose another folder.")
-    if any(folder.iterdir()) and not overwrite:
+    if folder.exists() and any(folder.iterdir()) and not overwrite:
         raise InputError(f"{str(folder)!r} holds a report already. Choose another folder, or pass --overwrite.")
+    check_folder_place(folder)
 
 
 def write_report(evaluation: Evaluation, folder: str | Path, *, overwrite: bool = False) -> str:

@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from groundscope.data.places import check_folder_place
 from groundscope.data.verdicts import replace_text
 from groundscope.errors import InputError, MismatchError, PrerequisiteError
 from groundscope.trace.shard import FORMAT, read_shard, shard_ids, shard_signals, write_shard
 from groundscope.trace.traced import TracedExample
 
 INDEX = "store.json"
+_TEMPORARY = ".tmp"
 # Values in one shard: small enough to be in memory twice, large enough to compress and to read fast.
 _SHARD_VALUES = 32_000_000
 _SHARD_EXAMPLES = 256
@@ -145,6 +147,10 @@ class TraceWriter:
         check_store_place(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            # Left by a run that was killed: of those that write, one at a time is let in.
+            for pattern in (f"{INDEX}.*{_TEMPORARY}", f"part-*{_TEMPORARY}"):
+                for path in self.folder.glob(pattern):
+                    path.unlink(missing_ok=True)
             if overwrite:
                 for path in [*shards(self.folder), self.folder / INDEX]:
                     path.unlink(missing_ok=True)
@@ -222,13 +228,20 @@ def is_store(path: str | Path) -> bool:
 
 
 def check_store_place(folder: Path) -> None:
-    """Refuse a folder that holds anything but a trace store.
+    """Refuse a folder that holds anything but a trace store, or cannot be written.
 
     Raises:
-        InputError: If it does.
+        InputError: If it holds something else.
+        PrerequisiteError: If it cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not is_store(folder))):
+    # Of a run that was killed before its index was whole, a temporary file may be left.
+    if (
+        folder.exists()
+        and not is_store(folder)
+        and (not folder.is_dir() or any(path.suffix != _TEMPORARY for path in folder.iterdir()))
+    ):
         raise InputError(f"{str(folder)!r} exists and is no trace store. Choose another -o.")
+    check_folder_place(folder)
 
 
 def read_index(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""Folders that cannot be made or written are refused before a model is loaded: there is none here."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from groundscope.cli.main import app
+from train.conftest import make_examples
+
+COMMANDS = {
+    "extract": ("extract", "data.jsonl", "--detector", "perplexity"),
+    "train": ("train", "lookback-lens", "--train", "data.jsonl"),
+    "evaluate": ("evaluate", "data.jsonl", "-d", "perplexity"),
+    "analyse": ("analyse", "data.jsonl"),
+}
+NO_MODEL = "./no-such-model"
+ROOT = pytest.mark.skipif(
+    getattr(os, "geteuid", lambda: 0)() == 0,
+    reason="the administrator may write everywhere, and Windows asks otherwise",
+)
+PLACES = {
+    "a file": ("file", "file"),
+    "below a file": ("file/out", "is no folder"),
+    "deep below a file": ("file/more/out", "is no folder"),
+    "a long name": ("x" * 250, "name too long"),
+    "in a folder that is read-only": pytest.param("closed/out", "no permission to write", marks=ROOT),
+    "a folder that is read-only": pytest.param("closed", "no permission to write", marks=ROOT),
+}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(item.to_dict()) + "\n" for item in make_examples(24)))
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "closed").mkdir(mode=0o500)
+    yield tmp_path
+    (tmp_path / "closed").chmod(0o700)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("output", "message"), PLACES.values(), ids=PLACES)
+def test_refused_before_anything_is_read(place, command, output, message):
+    before = sorted(place.rglob("*"))
+    done = CliRunner().invoke(app, [*COMMANDS[command], "-o", output, "--model", NO_MODEL])
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("groundscope: ") and done.stderr.count("\n") == 1 and done.stdout == ""
+    assert repr(output) in done.stderr and message in done.stderr and NO_MODEL not in done.stderr
+    assert sorted(place.rglob("*")) == before and (place / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("output", ["out", "more/folders/out", "empty"])
+def test_other_places_get_as_far_as_the_model(place, command, output):
+    (place / "empty").mkdir()
+    done = CliRunner().invoke(app, [*COMMANDS[command], "-o", output, "--model", NO_MODEL])
+    assert done.exit_code == 2 and NO_MODEL in done.stderr
