@@ -207,6 +207,11 @@ def check_examples(detector: LearnedDetector, data: Sequence[Example]) -> None:
         raise InputError(f"{detector.name} needs examples to learn from. Got none.")
     check_kinds(detector.name, data, detector.label_kinds)
     check_both_classes(detector.name, np.array([response_label(example) for example in data]), "response")
+    if "response" not in detector.label_kinds and not any(example.labels for example in data):
+        raise InputError(
+            f"{detector.name} learns from the stretches that are marked in responses. Got {len(data)} examples and no "
+            "marked stretch in any; mark them, or use a method or unit that learns from whole responses."
+        )
 
 
 def check_disjoint(train: Traced | Sequence[Example], held_out: Traced | Sequence[Example]) -> None:
