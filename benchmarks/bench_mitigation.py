@@ -1,12 +1,13 @@
 """Whether mitigation makes answers better: every strategy on the same questions, written by the embedded model.
 
-    python benchmarks/bench_mitigation.py DATA -o FOLDER [--train 160] [--questions 100] [--seed 0] [--report]
+    python benchmarks/bench_mitigation.py DATA -o FOLDER [--train 160] [--questions 100] [--skip TEXT] [--report]
 
 DATA holds questions with passages and a right short answer each (records with ``hallucinated`` false); one question
 per source is taken. For ``--train`` of them the model writes a greedy and a sampled answer, labelled by whether the
 right answer stands in it; the probes that guide learn from these. For ``--questions`` others each strategy writes one
 answer. What is finished is kept in FOLDER, so an interrupted run goes on where it was; the order is question by
-question, so a part of a run is a fair smaller one, and ``--report`` shows it.
+question, so a part of a run is a fair smaller one, and ``--report`` shows it. A question takes about two minutes, half of
+them for guidance by lumina and redeep-token, which look into all layers: ``--skip`` leaves strategies out.
 
 Right is an answer that holds the right one (best-span exact match, as in Lookback Lens): it cannot punish what is
 added, so lengths stand beside it.
@@ -38,7 +39,7 @@ from groundscope.errors import GroundscopeError, InputError
 from groundscope.evaluate.bootstrap import Estimate, Resampler
 from groundscope.evaluate.protocol import evaluate
 from groundscope.evaluate.splits import example_sources
-from groundscope.mitigate.aarf import CODE, PAPER, SIGNALS, Preset, aarf
+from groundscope.mitigate.aarf import CODE, PAPER, PAPER_DOLLY, SIGNALS, Preset, aarf
 from groundscope.mitigate.generate import end_at_budget, generate
 from groundscope.mitigate.guided import guided
 from groundscope.mitigate.sampler import Sampler
@@ -85,7 +86,6 @@ class Answer:
 
 
 Strategy = Callable[[Question], Answer]
-Extremes = tuple[float, float] | None
 Probes = dict[str, Detector]
 
 
@@ -166,12 +166,12 @@ def under_guidance(lm: gs.LanguageModel, detector: Detector) -> Strategy:
     return write
 
 
-def under_aarf(lm: gs.LanguageModel, detector: ReDeEPToken, preset: Preset, extremes: Extremes = None) -> Strategy:
+def under_aarf(lm: gs.LanguageModel, detector: ReDeEPToken, preset: Preset) -> Strategy:
     reader = Reader(lm, [detector])
 
     def write(question: Question) -> Answer:
         session = Session(lm, reader.prompt(question.example, "A question", reserve=BUDGET), SIGNALS)
-        found = aarf(session, detector, preset, max_new_tokens=BUDGET, extremes=extremes)
+        found = aarf(session, detector, preset, max_new_tokens=BUDGET)
         for _ in found:
             pass
         return written(session, steps=len(found.steps), changed=sum(step.edited for step in found.steps))
@@ -195,17 +195,16 @@ def best_of(lm: gs.LanguageModel, detector: Detector) -> Strategy:
     return write
 
 
-def strategies(lm: gs.LanguageModel, probes: Probes, facts: dict[str, Any]) -> dict[str, Strategy]:
+def strategies(lm: gs.LanguageModel, probes: Probes, facts: dict[str, Any], skip: list[str]) -> dict[str, Strategy]:
     untrained, best, redeep = {name: from_name(name) for name in UNTRAINED}, facts["best"], probes["redeep-token"]
     assert isinstance(redeep, ReDeEPToken)
     found = {"greedy": plain(lm, True), "sample": plain(lm, False)}
     found |= {f"guided, {name}": under_guidance(lm, item) for name, item in (probes | untrained).items()}
-    seen = {"": None, ", seen extremes": tuple(facts["redeep_extremes"])}
-    for label, extremes in seen.items():
-        found[f"AARF, paper{label}"] = under_aarf(lm, redeep, PAPER, extremes)
-        found[f"AARF, code{label}"] = under_aarf(lm, redeep, CODE, extremes)
+    for name, preset in {"paper": PAPER, "Dolly": PAPER_DOLLY, "code": CODE}.items():
+        found[f"AARF, {name}"] = under_aarf(lm, redeep, preset)
     judges = {best: probes[best], "contrast": untrained["contrast"]}
-    return found | {f"best of {N}, {name}": best_of(lm, item) for name, item in judges.items()}
+    found |= {f"best of {N}, {name}": best_of(lm, item) for name, item in judges.items()}
+    return {name: way for name, way in found.items() if not any(part in name for part in skip)}
 
 
 def own_answers(lm: gs.LanguageModel, train: list[Question], folder: Path) -> Path:
@@ -226,7 +225,7 @@ def own_answers(lm: gs.LanguageModel, train: list[Question], folder: Path) -> Pa
 
 
 def trained(lm: gs.LanguageModel, train: list[Question], folder: Path, seed: int) -> tuple[Probes, dict[str, Any]]:
-    """The probes, and facts about them: the best by cross-fitted AUROC on the training answers, ReDeEP's extremes."""
+    """The probes, and facts about them: the best by cross-fitted AUROC on the training answers."""
     file = folder / "probes.json"
     if not file.exists():
         path = own_answers(lm, train, folder)
@@ -243,11 +242,9 @@ def trained(lm: gs.LanguageModel, train: list[Question], folder: Path, seed: int
         values = {name: item.value for name, item in aurocs.items() if name in probes and item.value is not None}
         if not values:
             raise InputError("No probe could be measured. Give more training questions.")
-        seen = np.concatenate([probes["redeep-token"].token_scores(item.trace) for item in data])
         facts: dict[str, Any] = {"read": len(data), "wrong": found.data["positives"]}
         facts |= {
             "best": max(values, key=values.__getitem__),
-            "redeep_extremes": [float(seen.min()), float(seen.max())],
         }
         facts["auroc"] = {row.name: asdict(aurocs[row.name]) if row.name in aurocs else None for row in found.rows}
         file.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
@@ -370,10 +367,12 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=160, help="questions that the probes learn from")
     parser.add_argument("--questions", type=int, default=100, help="questions that strategies are compared on")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--skip", action="append", default=[], help="leave out strategies with this in their name")
     parser.add_argument("--report", action="store_true", help="only report what was written so far")
     options = parser.parse_args()
     folder = options.output
     settings = {"model": MODEL, "train": options.train, "questions": options.questions, "seed": options.seed}
+    settings |= {"skip": options.skip}
     settings |= {"data": file_sha256(options.data), "budget": BUDGET, "candidates": CANDIDATES, "chunk": CHUNK, "n": N}
     settings |= {"temperature": TEMPERATURE, "top_p": TOP_P, "version": gs.__version__}
     try:
@@ -386,7 +385,7 @@ def main() -> None:
             with only_writer(folder / "run"):
                 lm = gs.LanguageModel.from_pretrained(MODEL, dtype=DTYPE, device=DEVICE)
                 probes, facts = trained(lm, everything[-options.train :], folder, options.seed)
-                ways = strategies(lm, probes, facts)
+                ways = strategies(lm, probes, facts, options.skip)
                 (folder / "strategies.json").write_text(json.dumps(list(ways)) + "\n", encoding="utf-8")
                 run(ways, everything[: options.questions], folder / "answers.jsonl")
         report(folder, options.questions)

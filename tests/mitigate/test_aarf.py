@@ -236,11 +236,19 @@ def test_a_fitted_detector_brings_its_own_balance(tiny, prompt):
     session = Session(tiny, prompt, SIGNALS)
     run = aarf(session, detector, PAPER, max_new_tokens=8)
     tokens = list(run)
-    want = (detector.token_scores(session.trace(0)) + 0.5) / 1.5
+    learnt = np.concatenate([detector.token_scores(item.trace) for item in items])
+    assert detector.extremes_ == (learnt.min(), learnt.max())
+    low, high = detector.extremes_
+    want = (detector.token_scores(session.trace(0)) - low) / (high - low)
     np.testing.assert_allclose([s.score for s in run.steps][: len(tokens)], want, rtol=1e-4, atol=1e-5)
     scaled = aarf(Session(tiny, prompt, SIGNALS), detector, Preset(1, 1, 0), max_new_tokens=2, extremes=(-1.0, 3.0))
     list(scaled)
-    assert scaled.steps[0].score == pytest.approx((run.steps[0].score * 1.5 - 0.5 + 1) / 4)
+    first = run.steps[0].score * (high - low) + low
+    assert scaled.steps[0].score == pytest.approx((first + 1) / 4)
+    bounds = Parts(detector.heads_, detector.layers_, detector.balance_)
+    unknown = aarf(Session(tiny, prompt, SIGNALS), bounds, Preset(1, 1, 0), max_new_tokens=2)
+    list(unknown)
+    assert unknown.steps[0].score == pytest.approx((first + 0.5) / 1.5)
     with pytest.raises(PrerequisiteError):
         aarf(Session(tiny, prompt, SIGNALS), ReDeEPToken())
 

@@ -36,6 +36,8 @@ class ReDeEP(LearnedDetector):
         chosen_on_: Where numbers and weight were chosen: ``dev``, ``held-out part``, ``same examples``, or
             ``given`` where all three are parameters.
         shape_: Layers with attention, heads in each, and all layers; ``None`` if an older version saved it.
+        extremes_: Smallest and largest score of a unit of the examples that it learnt from; ``None`` if they are one,
+            or an older version saved it.
     """
 
     unit: ClassVar[str]
@@ -58,6 +60,7 @@ class ReDeEP(LearnedDetector):
     level_: str
     chosen_on_: str
     shape_: tuple[int, int, int] | None
+    extremes_: tuple[float, float] | None
 
     @abstractmethod
     def _features(self, trace: Trace) -> tuple[Floats, Floats]:
@@ -84,6 +87,9 @@ class ReDeEP(LearnedDetector):
         self.heads_ = tuple((places[i // per_layer], int(i % per_layer)) for i in self.balance_.external.columns)
         self.layers_ = tuple(int(i) for i in self.balance_.knowledge.columns)
         self.shape_ = (len(places), per_layer, ranking.units.knowledge.shape[1])
+        scores = np.concatenate([self.balance_(*self._features(item.trace)) for item in data])
+        low, high = float(scores.min()), float(scores.max())
+        self.extremes_ = (low, high) if low < high else None
 
     def _parts(self, data: Sequence[TracedExample], dev: Traced | None) -> tuple[Sequence[TracedExample], Traced, str]:
         """What is learnt from, what is chosen on (nothing where nothing is to be chosen), and the latter in words."""
@@ -174,6 +180,7 @@ class ReDeEP(LearnedDetector):
             "level": self.level_,
             "chosen_on": self.chosen_on_,
             "shape": None if self.shape_ is None else list(self.shape_),
+            "extremes": None if self.extremes_ is None else list(self.extremes_),
         }
         return arrays, facts
 
@@ -187,6 +194,8 @@ class ReDeEP(LearnedDetector):
         self.chosen_on_ = str(facts["chosen_on"])
         shape = facts.get("shape")
         self.shape_ = None if shape is None else (int(shape[0]), int(shape[1]), int(shape[2]))
+        extremes = facts.get("extremes")
+        self.extremes_ = None if extremes is None else (float(extremes[0]), float(extremes[1]))
 
 
 def check_parameters(

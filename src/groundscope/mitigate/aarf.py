@@ -81,11 +81,13 @@ class Parts:
         heads_: (layer, head) of the copying heads.
         layers_: The layers whose feed-forward blocks hold knowledge.
         balance_: What scores a step.
+        extremes_: Smallest and largest score of the tokens learnt from; ``None`` if they are not known.
     """
 
     heads_: tuple[tuple[int, int], ...]
     layers_: tuple[int, ...]
     balance_: Balance
+    extremes_: tuple[float, float] | None = None
 
     @classmethod
     def given(
@@ -128,8 +130,7 @@ class Step:
     Attributes:
         sequence: Which sequence.
         token: Number of the token that the step chooses.
-        score: Its score: 0 where knowledge is as low and context as high as ever among the examples learnt from, 1
-            where it is the other way round; it may lie outside.
+        score: Its score: 0 for the lowest score among the tokens learnt from, 1 for the highest; it may lie outside.
         edited: Whether heads and layers were changed.
     """
 
@@ -189,9 +190,9 @@ def aarf(
         cache: Which keys and values later tokens read: those of the ``plain`` pass (as released; scores and the
             session's signals are then those of the unchanged model reading the text) or of the ``changed`` one. By
             default plain with two passes; with one pass there is only ``changed``.
-        extremes: The detector's score that counts as 0 and as 1, such as the smallest and the largest token score
-            of the examples that it learnt from. By default what the balance gives to heads and layers that are all
-            at the extremes learnt from: minus its beta, and 1.
+        extremes: The detector's score that counts as 0 and as 1. By default the smallest and the largest token score
+            of the examples that it learnt from; where these are not known, what the balance gives to heads and layers
+            that are all at the extremes learnt from: minus its beta, and 1.
         stop: Strings that end an answer.
         draws: Where the random numbers come from, to go on with those of an earlier call.
 
@@ -209,7 +210,7 @@ def aarf(
         )
     if isinstance(detector, ReDeEPToken):
         detector.check_fitted()
-        detector = Parts(detector.heads_, detector.layers_, detector.balance_)
+        detector = Parts(detector.heads_, detector.layers_, detector.balance_, detector.extremes_)
     if not isinstance(preset, Preset):
         raise InputError(f"The 'preset' parameter of aarf must be a Preset. Got {preset!r} instead.")
     check_choice("aarf", "passes", passes, (1, 2))
@@ -222,7 +223,9 @@ def aarf(
             f"Make it with Session(lm, prompt, {list(SIGNALS)!r})."
         )
     _check_places(session.lm, detector.heads_, detector.layers_)
-    low, high = (-detector.balance_.beta, 1.0) if extremes is None else extremes
+    if extremes is None:
+        extremes = detector.extremes_ or (-detector.balance_.beta, 1.0)
+    low, high = extremes
     if not is_finite(low) or not is_finite(high) or low >= high:
         raise InputError(
             f"The 'extremes' parameter of aarf must be two finite numbers, the lower first. Got {extremes!r} instead."
