@@ -15,6 +15,7 @@ from torch import Tensor
 
 from groundscope.lm.chunking import Chunks
 from groundscope.lm.interface import AttentionCall, attention_logits, hide, log_total, softmax, weighted_values
+from groundscope.trace.divergence import divergence
 from groundscope.trace.scratch import Scratch
 from groundscope.trace.selection import largest
 from groundscope.trace.signals.chunks import most_attended, pooled_attention
@@ -267,9 +268,9 @@ def aggregate_passages(
     if "aggtruth_cosine" in wanted:
         out["aggtruth_cosine"] = _mean_cosine(passage)
     if "aggtruth_js" in wanted:
-        squared = _divergence(passage, passage.mean(0, keepdim=True), scratch)
+        squared = divergence(passage, passage.mean(0, keepdim=True), scratch)
         rest = residual.unsqueeze(-1)
-        squared += _divergence(rest, rest.mean(0, keepdim=True), scratch)
+        squared += divergence(rest, rest.mean(0, keepdim=True), scratch)
         out["aggtruth_js"] = squared.clamp_(min=0).sqrt()
     return out
 
@@ -295,23 +296,6 @@ def _mean_cosine(passage: Tensor) -> Tensor:
     cosine: Tensor = torch.bmm(by_row, together.transpose(1, 2)).squeeze(-1).t() * inverse
     others: Tensor = cosine - (norm > 0).to(cosine.dtype)
     return others.div_(heads - 1)
-
-
-def _divergence(p: Tensor, q: Tensor, scratch: Scratch) -> Tensor:
-    """JSD(p, q) in nats over the last axis, ``q`` the mean of ``p`` over the heads.
-
-    With m = (p+q)/2, u = p/m and v = 2-u the share is (p log u + q log v) / 2. Both parts are far larger than their
-    sum where p is near q. They cancel to the last bit if u + v is exactly 2, which rounding u to the spacing of v makes
-    sure of; the error of u itself is multiplied by the small p - q.
-    """
-    kind = torch.finfo(p.dtype)
-    two = torch.full((), 2.0, dtype=p.dtype, device=p.device)
-    middle = torch.add(q * 0.5 + kind.tiny, p, alpha=0.5, out=scratch.like("product", p))
-    v = torch.sub(two, torch.div(p, middle, out=middle), out=middle)
-    u = torch.sub(two, v, out=scratch.like("up", p)).clamp_(min=kind.eps / 2)
-    shares = u.log_().mul_(p).addcmul_(v.log_(), q)
-    summed: Tensor = shares.sum(-1)
-    return summed / 2
 
 
 def context_scores(layers: Sequence[Tensor], context: Tensor, states: Tensor) -> list[Tensor]:

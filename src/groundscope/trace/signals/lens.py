@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from groundscope.lm.blocks import Unembedding
+from groundscope.trace.divergence import divergence
+from groundscope.trace.scratch import Scratch
 from groundscope.trace.signals.output import cache_blocks, entropy, log_softmax_, row_blocks, vocabulary_of
 
 # A layer that is sure beyond this weighs so much that the rate is 0 anyway.
@@ -110,19 +112,10 @@ def _distributions(unembedding: Unembedding, states: Sequence[Tensor], rows: sli
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
-    """Jensen-Shannon divergence in nats of two sets of log probabilities, (row, vocabulary) -> (row,), in [0, ln 2].
-
-    With g = |log p - log q| and w = 1 - exp(-g), each element adds (p+q)/2 times
-    -log(1 - w/2) - g (1-w)/(2-w) >= 0, which neither cancels where p and q are close nor overflows where
-    one of them vanishes.
-    """
-    return torch.cat([_divergence(a, b) for a, b in zip(cache_blocks(p), cache_blocks(q), strict=True)])
-
-
-def _divergence(p: Tensor, q: Tensor) -> Tensor:
-    gap = (p - q).abs_()
-    w = torch.expm1(-gap).neg_()
-    share = torch.log1p(w * -0.5).neg_()
-    share.sub_(gap.mul_(1 - w).div_(w.neg_().add_(2)))
-    share.mul_(p.exp().add_(q.exp()))
-    return share.sum(-1).div_(2).clamp_(min=0)
+    """Jensen-Shannon divergence in nats of two sets of log probabilities, (row, vocabulary) -> (row,), in [0, ln 2]."""
+    scratch = Scratch()
+    parts = [
+        divergence(torch.exp(a, out=scratch.like("first", a)), torch.exp(b, out=scratch.like("second", b)), scratch)
+        for a, b in zip(cache_blocks(p), cache_blocks(q), strict=True)
+    ]
+    return torch.cat(parts).clamp_(min=0)
