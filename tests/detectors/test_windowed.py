@@ -48,13 +48,16 @@ def naive_scores(model, values, size=8, stride=1):
 @pytest.mark.parametrize(
     ("detector", "model", "partial", "size", "stride"),
     [
-        (LookbackLens(), make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)), True, 8, 1),
+        (LookbackLens(), make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000, C=0.01)), True, 8, 1),
         (LookbackLens(variant="official"), LogisticRegression(max_iter=1000), False, 8, 1),
         (
             LookbackLens(variant="official", window_size=5, stride=3, C=0.2, class_weight="balanced"),
             LogisticRegression(max_iter=1000, C=0.2, class_weight="balanced"), False, 5, 3,
         ),
-        (LookbackLens(window_size=1), make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)), True, 1, 1),
+        (
+            LookbackLens(window_size=1, C=1.0),
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)), True, 1, 1,
+        ),
     ],
 )  # fmt: skip
 def test_windows_are_learnt_and_scored_as_by_hand(detector, model, partial, size, stride):

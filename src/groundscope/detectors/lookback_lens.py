@@ -11,6 +11,8 @@ from groundscope.learn.probe import LinearProbe, check_regression
 
 CONTEXTS = {"prompt": "lookback_ratio", "passages": "lookback_ratio_passages"}
 
+_OFFICIAL_C, _STANDARDISED_C = 1.0, 0.01
+
 
 class LookbackLens(WindowedProbe):
     """Logistic regression on lookback ratios, averaged over a unit of tokens.
@@ -19,8 +21,9 @@ class LookbackLens(WindowedProbe):
     are not learnt from, and predefined spans are its three units per response (see
     :func:`groundscope.learn.units.listed_units`). With ``variant='paper'`` features are standardised, so that
     the penalty weighs all heads alike and the optimiser converges; a short response is one window; and every
-    marked stretch and every stretch between is a span of its own. C and the number of steps are the authors'
-    in both. The label is 1 = hallucinated, where the authors' is 1 = factual.
+    marked stretch and every stretch between is a span of its own. The number of steps is the authors' in both, and
+    so is the strength of the penalty: ratios differ by about 0.1 (standard deviation), so that their C of 1 is
+    one of 0.01 where features are standardised. The label is 1 = hallucinated, where the authors' is 1 = factual.
 
     Args:
         context: What counts as context: ``prompt``, everything before the generation header, as the authors
@@ -30,7 +33,7 @@ class LookbackLens(WindowedProbe):
         window_size: Tokens in a window.
         stride: Tokens from one window to the next, at most ``window_size``.
         variant: ``paper`` or ``official``.
-        C: Inverse strength of the L2 penalty.
+        C: Inverse strength of the L2 penalty; by default 0.01, for the official variant 1.
         class_weight: ``balanced``, or ``None`` as published.
         max_iter: Steps after which the optimiser gives up.
         pooling: ``mean`` or ``max`` of token scores for the response; not used for ``units='response'``.
@@ -50,14 +53,14 @@ class LookbackLens(WindowedProbe):
         window_size: int = 8,
         stride: int = 1,
         variant: str = "paper",
-        C: float = 1.0,
+        C: float | None = None,
         class_weight: str | None = None,
         max_iter: int = 1000,
         pooling: str = "mean",
     ) -> None:
         check_choice("LookbackLens", "context", context, CONTEXTS)
         check_units("LookbackLens", units, window_size, stride, variant, pooling)
-        check_regression("LookbackLens", C, class_weight, max_iter)
+        check_regression("LookbackLens", 1.0 if C is None else C, class_weight, max_iter)
         self.context = context
         self.units = units
         self.window_size = window_size
@@ -86,9 +89,10 @@ class LookbackLens(WindowedProbe):
         super().check_reader({name: value for name, value in fingerprint.items() if name not in open_})
 
     def _new_probe(self) -> LinearProbe:
+        official = self.variant == "official"
         return LinearProbe(
-            None if self.variant == "official" else "standard",
-            C=self.C,
+            None if official else "standard",
+            C=self.C if self.C is not None else _OFFICIAL_C if official else _STANDARDISED_C,
             class_weight=self.class_weight,
             max_iter=self.max_iter,
         )
