@@ -107,7 +107,7 @@ def main() -> None:
         session = Session(lm, layout, signals)
         prompt = time.process_time() - before
         before = time.perf_counter()
-        session = session.fork(count)
+        session = session.fork(count) if count > 1 else session
         fork = time.perf_counter() - before
         each, wall, processor = taking_turns(written(session, sampler), plain(lm, read, others), new)
         print(

@@ -2,9 +2,9 @@
 
     python benchmarks/bench_methods.py DATA... -o FOLDER [--sources N] [--test DATA] [--dtype bfloat16]
 
-Each file is read once into a trace store (FOLDER/NAME.traces; a run that was interrupted goes on), then all
-detectors that need no samples, questions or other models are cross-fitted by source and measured beside the
-controls; FOLDER/NAME holds the full report. Where only whole answers are labelled, probes learn from whole
+Each file is read once into a trace store (FOLDER/NAME.traces, or NAME.N.traces; a run that was interrupted goes
+on), then all detectors that need no samples, questions or other models are cross-fitted by source and measured
+beside the controls; FOLDER/NAME holds the full report. Where only whole answers are labelled, probes learn from whole
 answers. --test fits on the first DATA and measures on another file: a transfer between data sets.
 """
 
@@ -64,7 +64,7 @@ def subset(path: Path, sources: int | None, folder: Path) -> Path:
 
 def traces(path: Path, folder: Path, dtype: str | None) -> list[TracedExample]:
     """Read a file into a store, or what is missing of it, and return what the detectors need."""
-    store = folder / f"{path.name.split('.')[0]}.traces"
+    store = folder / f"{path.name.removesuffix('.gz').removesuffix('.jsonl')}.traces"
     run = Extraction(path, store, list(detectors("window").values()), options=ReadingOptions(dtype=dtype))
     start = time.monotonic()
     run.execute()
