@@ -1,5 +1,7 @@
 """The command line around one real model, loaded once."""
 
+import signal
+
 import pytest
 from typer.testing import CliRunner
 
@@ -46,3 +48,11 @@ def groundscope(scopes, monkeypatch):
         return done
 
     return run
+
+
+@pytest.fixture
+def interruptible():
+    """Let processes that a test starts hear Ctrl-C: what runs in the background of a shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -225,7 +225,7 @@ def test_input_and_output_differ(data):
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_done_and_under_way(tmp_path):
+def test_ctrl_c_keeps_what_is_done_and_under_way(interruptible, tmp_path):
     data = write(tmp_path / "data.jsonl", [RECORDS[1] | {"id": str(n)} for n in range(40)])
     output = tmp_path / "out.jsonl"
     with judge_server(lambda request: slow(0.2, answer())) as server:

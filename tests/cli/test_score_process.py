@@ -82,7 +82,7 @@ def test_standard_input_into_a_resumable_file(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_ctrl_c_leaves_records_and_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_leaves_records_and_the_same_command_goes_on(interruptible, tmp_path):
     import fcntl
     import pty
     import termios
