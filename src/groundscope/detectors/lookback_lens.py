@@ -11,7 +11,9 @@ from groundscope.learn.probe import LinearProbe, check_regression
 
 CONTEXTS = {"prompt": "lookback_ratio", "passages": "lookback_ratio_passages"}
 
-_OFFICIAL_C, _STANDARDISED_C = 1.0, 0.01
+# Per variant, how features are scaled, and C where none is given: the same penalty in both.
+_SCALERS = {"paper": "standard", "official": None}
+_DEFAULT_C = {"paper": 0.01, "official": 1.0}
 
 
 class LookbackLens(WindowedProbe):
@@ -89,10 +91,9 @@ class LookbackLens(WindowedProbe):
         super().check_reader({name: value for name, value in fingerprint.items() if name not in open_})
 
     def _new_probe(self) -> LinearProbe:
-        official = self.variant == "official"
         return LinearProbe(
-            None if official else "standard",
-            C=self.C if self.C is not None else _OFFICIAL_C if official else _STANDARDISED_C,
+            _SCALERS[self.variant],
+            C=_DEFAULT_C[self.variant] if self.C is None else self.C,
             class_weight=self.class_weight,
             max_iter=self.max_iter,
         )

@@ -274,7 +274,7 @@ def _attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    scale, whole = scaling if scaling is not None else query.shape[-1] ** -0.5, value
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     softcap, sinks, prefix = kwargs.pop("softcap", None), kwargs.pop("s_aux", None), prefix_of(key)
     plain = softcap is None and sinks is None and prefix is None
     causal = plain and attention_mask is None and query.shape[2] == key.shape[2]
@@ -285,18 +285,18 @@ def _attention(
         call = replace(call, logits=last_logits(call, query.shape[2]))
     observer = _OBSERVER.get()
     last = None if observer is None else observer.attention(call)
-    if last is not None:
-        query, key, value = (states[:, :, : -last.shape[1]] for states in (query, key, value))
     if call.prefix is not None:
         output = _output_behind(call, value, call.prefix[1])
     elif not plain:
         output = _output_from_weights(call, value)
     else:
-        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
-    if last is not None:
-        output = torch.cat([output, last.to(output.dtype)], dim=1)
+        end = None if last is None else -last.shape[1]
+        before = (states[:, :, :end] for states in (query, key, value))
+        output, _ = sdpa_attention_forward(module, *before, attention_mask, scaling=scaling, **kwargs)
+        if last is not None:
+            output = torch.cat([output, last.to(output.dtype)], dim=1)
     for editor in _EDITORS.get():
-        output = editor.edit(call, whole, output)
+        output = editor.edit(call, value, output)
     return output, None
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from groundscope.detectors.base import Detector
 from groundscope.detectors.redeep import ReDeEPToken
 from groundscope.errors import InputError
-from groundscope.mitigate.aarf import AARF, PRESETS, aarf
+from groundscope.mitigate.aarf import PRESETS, aarf
 from groundscope.mitigate.aarf import SIGNALS as AARF_SIGNALS
 from groundscope.mitigate.best_of_n import Judge, best_of_n, candidate_of
 from groundscope.mitigate.decisions import Decision, DecisionLog
@@ -101,15 +101,12 @@ def _best_of_n(session: Session, _: Detector, writing: Writing, judge: Judge, on
 
 
 def _aarf(session: Session, detector: Detector, writing: Writing, judge: Judge, on_piece: OnPiece) -> Written:
-    if not isinstance(detector, ReDeEPToken):
-        raise InputError(f"AARF needs a fitted redeep-token. Got {detector.name!r} instead.")
+    redeep = cast(ReDeEPToken, detector)  # extra_signals has refused all others
     preset = PRESETS[writing.preset or "paper"]
     given = _given(writing, ("alpha", "beta", "tau"))
     preset = replace(preset, **given, source="the caller") if given else preset
     options = _given(writing, ("passes", "cache"))
-    tokens: AARF = aarf(
-        session, detector, preset, writing.sampler, writing.max_new_tokens, stop=writing.stop, **options
-    )
+    tokens = aarf(session, redeep, preset, writing.sampler, writing.max_new_tokens, stop=writing.stop, **options)
     for token in tokens:
         if token.piece:
             on_piece(session, token.piece)

@@ -72,7 +72,7 @@ class PassCapture:
             return None
         # On a processor, weights that are there anyway give the output for less than computing it again.
         alone = self._batch_size == 1 and len(self._attention) == 1 and call.query.device.type == "cpu"
-        outputs = [rows.add_layer(call, with_output=alone and call.value is not None) for rows in self._attention]
+        outputs = [rows.add_layer(call, with_output=alone) for rows in self._attention]
         return outputs[0][None] if alone and outputs[0] is not None else None
 
     @contextmanager

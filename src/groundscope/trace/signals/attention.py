@@ -99,14 +99,15 @@ class AttentionRows:
                 behind others.
 
         Returns:
-            (row, head, channel) if it was asked for and the rows are where they must be.
+            (row, head, channel) if it was asked for, the rows are where they must be, and the call holds values.
         """
         g = self.geometry
         heads = call.query.shape[1]
         width = g.prompt + g.response
         budget = _CPU_BLOCK if call.query.device.type == "cpu" else _GPU_BLOCK
         step = max(8, budget // (4 * heads * width))
-        with_output = with_output and g.rows.start > 0 and g.rows.stop == call.query.shape[2] == g.keys.stop
+        last = g.rows.start > 0 and g.rows.stop == call.query.shape[2] == g.keys.stop
+        values = call.value if with_output and last else None
         blocks: list[dict[str, Tensor]] = []
         outputs: list[Tensor] = []
         self.blind_layers += int(self._hides_passages(call))
@@ -118,8 +119,8 @@ class AttentionRows:
             logits = hide(attention_logits(call, g.batch, rows, g.keys, out=out), call, g.batch, rows, g.keys)
             visible = self._visible(call, rows)
             weights = softmax(logits, call.sinks, out=self._scratch.like("weights", logits))
-            if with_output and call.value is not None:
-                outputs.append(weighted_values(weights, call.value[g.batch, :, g.keys]))
+            if values is not None:
+                outputs.append(weighted_values(weights, values[g.batch, :, g.keys]))
             numbers = torch.arange(rows.start, rows.stop, device=weights.device) - g.rows.start
             blocks.append(self.reduce(weights, logits, numbers, visible))
         for name in blocks[0]:
