@@ -8,7 +8,8 @@ right answer stands in it; the probes that guide learn from these. For ``--quest
 answer. What is finished is kept in FOLDER, so an interrupted run goes on where it was; the order is question by
 question, so a part of a run is a fair smaller one, and ``--report`` shows it. A question takes about two and a half
 minutes on one core, more than a third of them for guidance by lumina and redeep-token, which look into all layers:
-``--skip`` leaves strategies out.
+``--skip`` leaves strategies out, which may be written later, for fewer questions say; the table is of those questions
+that all strategies which are not skipped have answered.
 
 Right is an answer that holds the right one (best-span exact match, as in Lookback Lens): it cannot punish what is
 added, so lengths stand beside it.
@@ -346,9 +347,10 @@ def sentences(results: Results) -> Iterator[str]:
     yield f"- p-values are of McNemar's exact test, uncorrected; Bonferroni's line is {ALPHA} / {count}."
 
 
-def report(folder: Path, wanted: int) -> None:
-    names = folder / "strategies.json"
-    results = Results(kept(folder / "answers.jsonl"), json.loads(names.read_text()) if names.exists() else [])
+def report(folder: Path, wanted: int, skip: list[str]) -> None:
+    rows = kept(folder / "answers.jsonl")
+    names = dict.fromkeys(row["strategy"] for row in rows)
+    results = Results(rows, [name for name in names if not any(part in name for part in skip)])
     facts = json.loads((folder / "probes.json").read_text(encoding="utf-8"))
     lines = [f"{len(results.answered)} of {wanted} questions, answers of at most {BUDGET} tokens by {MODEL}.", ""]
     lines += [*table(results), "", *sentences(results), ""]
@@ -372,8 +374,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only report what was written so far")
     options = parser.parse_args()
     folder = options.output
-    settings = {"model": MODEL, "train": options.train, "questions": options.questions, "seed": options.seed}
-    settings |= {"skip": options.skip}
+    settings = {"model": MODEL, "train": options.train, "seed": options.seed}
     settings |= {"data": file_sha256(options.data), "budget": BUDGET, "candidates": CANDIDATES, "chunk": CHUNK, "n": N}
     settings |= {"temperature": TEMPERATURE, "top_p": TOP_P, "version": gs.__version__}
     try:
@@ -387,9 +388,8 @@ def main() -> None:
                 lm = gs.LanguageModel.from_pretrained(MODEL, dtype=DTYPE, device=DEVICE)
                 probes, facts = trained(lm, everything[-options.train :], folder, options.seed)
                 ways = strategies(lm, probes, facts, options.skip)
-                (folder / "strategies.json").write_text(json.dumps(list(ways)) + "\n", encoding="utf-8")
                 run(ways, everything[: options.questions], folder / "answers.jsonl")
-        report(folder, options.questions)
+        report(folder, options.questions, options.skip)
     except GroundscopeError as exc:
         sys.exit(str(exc))
     except KeyboardInterrupt:

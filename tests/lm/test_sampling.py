@@ -61,6 +61,18 @@ def test_an_answer_ends_before_its_end_token_or_at_the_limit(make_tiny):
     np.testing.assert_allclose(ended.states[empty], want.numpy(), rtol=1e-3, atol=1e-4)
 
 
+def test_the_prompt_is_read_once_for_all_answers(make_tiny):
+    lm = make_tiny()
+    sample(lm, np.arange(5, 15), Sampling(2, 1.0, 1))  # whether keys can be shared is found out once per model
+    read = []
+    handle = lm.anatomy.layers[0].register_forward_hook(lambda _m, _a, out: read.append(tuple(out.shape[:2])))
+    try:
+        drawn = sample(lm, np.arange(5, 25), Sampling(6, 1.0, 3, seed=2))
+    finally:
+        handle.remove()
+    assert max(map(len, drawn.ids)) == 3 and read == [(1, 20), *[(6, 1)] * 3]
+
+
 def test_the_models_own_generation_settings_do_not_count(make_tiny):
     lm = make_tiny()
     prompt = np.arange(5, 25)
@@ -98,8 +110,8 @@ def test_no_hook_is_left_behind_and_other_threads_are_not_watched(make_tiny):
 def test_what_does_not_fit_is_refused(make_tiny):
     lm = make_tiny(context=30)
     with pytest.raises(ContextTooLongError, match=r"lower max_new_tokens"):
-        sample(lm, np.arange(3, 23), Sampling(2, 1.0, 10))
-    assert sample(lm, np.arange(3, 23), Sampling(2, 1.0, 9)).states.shape[0] == 2
+        sample(lm, np.arange(3, 23), Sampling(2, 1.0, 11))
+    assert sample(lm, np.arange(3, 23), Sampling(2, 1.0, 10)).states.shape[0] == 2
 
 
 def test_a_model_that_cannot_generate_is_refused(make_tiny):

@@ -18,6 +18,8 @@ class OnlyFloat64(TorchDispatchMode):
     """Turns the casts to float32 that models hard-code (softmax, norms, rotary angles) into float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # In inference mode casts arrive whole, with their type among the arguments.
+        args = tuple(torch.float64 if value is torch.float32 else value for value in args)
         kwargs = {key: torch.float64 if value is torch.float32 else value for key, value in (kwargs or {}).items()}
         return func(*args, **kwargs)
 

@@ -86,7 +86,7 @@ class Running:
                 read, ids.shape[1], limit, "Shorten the passages, or ask for fewer new tokens."
             )  # fmt: skip
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def read(self, ids: Tensor | None) -> Tensor:
         """Read the next tokens of every sequence.
 

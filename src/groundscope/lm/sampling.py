@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 from groundscope.errors import ContextTooLongError, NonFiniteError, UnsupportedModelError
 from groundscope.lm.blocks import tensor_of
 from groundscope.lm.layout import Ids
-from groundscope.lm.running import end_ids
+from groundscope.lm.running import Running, end_ids
 
 if TYPE_CHECKING:
     from groundscope.lm.language_model import LanguageModel
@@ -51,12 +53,12 @@ class Samples:
     states: npt.NDArray[np.float32]
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def sample(lm: LanguageModel, prompt_ids: Ids, sampling: Sampling) -> Samples:
-    """Let a model answer a prompt several times.
+    """Let a model answer a prompt several times; the prompt is read once.
 
-    Noise from a generator of its own is added to the logits and the largest is taken, which draws from the softmax
-    (the Gumbel trick): other random numbers of the process are neither used nor moved.
+    Random numbers come from a generator of its own: others of the process are neither used nor moved. What one answer
+    is does not depend on where the others end.
 
     Args:
         lm: The model.
@@ -68,59 +70,47 @@ def sample(lm: LanguageModel, prompt_ids: Ids, sampling: Sampling) -> Samples:
         UnsupportedModelError: If the model cannot generate.
         NonFiniteError: If its states are not finite.
     """
-    from transformers import GenerationConfig, LogitsProcessorList
-
-    model: Any = lm.model
-    if not hasattr(model, "generate"):
+    unembedding = lm.anatomy.unembedding
+    if unembedding is None or not hasattr(lm.model, "generate"):
         raise UnsupportedModelError(f"{lm.name} cannot generate, so no answers can be sampled from it.")
-    length, limit = len(prompt_ids), lm.max_length
-    # One token more than is kept: the last one's own state is read when it is fed.
-    new = sampling.max_new_tokens + 1
-    if limit is not None and length + new > limit:
-        raise ContextTooLongError(length, new, limit, "Shorten the passages, or lower max_new_tokens.")
-    ends = list(end_ids(lm))
-    config = GenerationConfig(
-        max_new_tokens=new,
-        do_sample=False,
-        num_beams=1,
-        repetition_penalty=1.0,
-        no_repeat_ngram_size=0,
-        use_cache=True,
-        eos_token_id=ends or None,
-        pad_token_id=ends[0] if ends else 0,
-    )
-    prompt = torch.from_numpy(np.asarray(prompt_ids)).to(lm.device)[None].repeat(sampling.count, 1)
+    length, limit, count, budget = len(prompt_ids), lm.max_length, sampling.count, sampling.max_new_tokens
+    if limit is not None and length + budget > limit:
+        raise ContextTooLongError(length, budget, limit, "Shorten the passages, or lower max_new_tokens.")
+    ends = torch.tensor(end_ids(lm), dtype=torch.long)
+    # Drawn on the CPU, one number per token: the same on every device.
+    numbers = torch.rand(budget, count, generator=torch.Generator().manual_seed(sampling.seed), dtype=torch.float64)
     watch = _LastRows()
     layers = lm.anatomy.layers
-    handle = layers[(len(layers) + 1) // 2 - 1].register_forward_hook(watch)
-    try:
-        output = model.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            generation_config=config,
-            logits_processor=LogitsProcessorList([_Noise(sampling.temperature, sampling.seed)]),
-        )
-    finally:
-        handle.remove()
-    answers = [_until(row, ends)[: sampling.max_new_tokens] for row in output[:, length:].tolist()]
-    states = np.stack([watch.rows[len(answer)][index] for index, answer in enumerate(answers)])
+    middle = layers[(len(layers) + 1) // 2 - 1]
+    drawn: list[Tensor] = []
+    ended = torch.zeros(count, dtype=torch.bool)
+    with lm.tap.open(attention=False):
+        running = Running(lm, [prompt_ids])
+        with watch.over(middle):
+            hidden = running.read(None)[:, -1]
+        running = running.fork([0] * count)
+        logits = unembedding.logits(hidden).expand(count, -1)
+        for row in numbers:
+            drawn.append(_choose(logits, row, sampling.temperature))
+            ended |= torch.isin(drawn[-1], ends)
+            if bool(ended.all()):
+                break
+            with watch.over(middle):
+                hidden = running.read(drawn[-1][:, None])[:, -1]
+            logits = unembedding.logits(hidden)
+    answers = [_until(row, ends.tolist()) for row in torch.stack(drawn, dim=1).tolist()]
+    # The prompt's last row was read once for all.
+    states = np.stack([watch.rows[len(answer)][index if answer else 0] for index, answer in enumerate(answers)])
     if not np.isfinite(states).all():
         raise NonFiniteError(f"{lm.name} produced NaN or infinity while it sampled answers. Check the weights.")
     return Samples(tuple(tuple(answer) for answer in answers), states)
 
 
-class _Noise:
-    """Turns the choice of the largest logit into a draw."""
-
-    def __init__(self, temperature: float, seed: int) -> None:
-        self._temperature = temperature
-        self._generator = torch.Generator().manual_seed(seed)
-
-    def __call__(self, _ids: Tensor, scores: Tensor) -> Tensor:
-        # Drawn on the CPU: the same on every device.
-        uniform = torch.rand(scores.shape, generator=self._generator, dtype=torch.float64).clamp_(min=1e-300)
-        noise = -torch.log(-torch.log(uniform)).to(torch.float32)
-        return scores.float() / self._temperature + noise.to(scores.device)
+def _choose(logits: Tensor, numbers: Tensor, temperature: float) -> Tensor:
+    """Draw one token per row from the softmax, with one number in [0, 1) each: (sample,) ids, on the CPU."""
+    totals = torch.softmax(logits.double() / temperature, dim=-1).cumsum(-1).cpu()
+    places = torch.searchsorted(totals, numbers[:, None] * totals[:, -1:], right=True).squeeze(-1)
+    return places.clamp_(max=logits.shape[-1] - 1)
 
 
 class _LastRows:
@@ -129,6 +119,15 @@ class _LastRows:
     def __init__(self) -> None:
         self.rows: list[npt.NDArray[np.float32]] = []
         self._thread = threading.get_ident()
+
+    @contextmanager
+    def over(self, layer: nn.Module) -> Iterator[None]:
+        """Watch what runs inside the block."""
+        handle = layer.register_forward_hook(self)
+        try:
+            yield
+        finally:
+            handle.remove()
 
     def __call__(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         hidden = tensor_of(output)

@@ -242,7 +242,7 @@ class _Engine:
             )
             work.pop(batch[0].example)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _forward(self, batch: list[_Pass], work: dict[int, _Work]) -> None:
         width = max(len(item.ids) for item in batch)
         ids = np.zeros((len(batch), width), dtype=np.int64)
@@ -332,7 +332,7 @@ class _Engine:
         read = not self._needs_own_pass or bool(entry.values) or entry.normed is not None
         return read and (not self._contrast or len(entry.contrasts) == len(entry.layout.contrast_prompt_ids))
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _finish(self, entry: _Work) -> Trace | GroundscopeError:
         layout = entry.layout
         unembedding = self._lm.anatomy.unembedding if self._needs_model else None

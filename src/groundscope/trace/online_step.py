@@ -154,7 +154,7 @@ class StepReader:
                 running.restore(state)
             raise
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _advance(self, ids: Tensor | None, first: int) -> dict[str, Tensor]:
         rows = 1 if ids is None else ids.shape[1]
         width = self.running.width if ids is None else rows

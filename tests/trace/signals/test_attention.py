@@ -179,7 +179,8 @@ def test_blocks_do_not_change_anything(monkeypatch):
         whole, cut = parts[0][name][0], parts[1][name][0]
         if name == "external_context_score":
             whole, cut = whole.sort(-1).values, cut.sort(-1).values
-        torch.testing.assert_close(cut, whole, rtol=1e-6, atol=1e-7)
+        # Sums are rounded otherwise where a block has another width, and a root enlarges that.
+        torch.testing.assert_close(cut, whole, rtol=1e-6, atol=2e-6 if name == "aggtruth_js" else 1e-7)
 
 
 @pytest.mark.parametrize("apart", [0, 1e-6, 1e-4, 1e-2, 1])
@@ -189,15 +190,17 @@ def test_the_divergence_of_heads_that_nearly_agree_does_not_drown_in_rounding(ap
     logits = base + apart * torch.randn(6, 7, 300, generator=generator, dtype=torch.float64)
     exact = torch.softmax(logits, -1) * 0.4
     heads = exact.float()
-    got = aggregate_passages(heads, heads.log(), None, {"aggtruth_js"})["aggtruth_js"]
-    want = aggregate_passages(heads.double(), heads.double().log(), None, {"aggtruth_js"})["aggtruth_js"]
-    np.testing.assert_allclose(got, want, atol=3e-7)
+    log_sum = torch.zeros(heads.shape[:-1])
+    got = aggregate_passages(heads, heads.log(), log_sum, {"aggtruth_js"})["aggtruth_js"]
+    want = aggregate_passages(heads.double(), heads.double().log(), log_sum.double(), {"aggtruth_js"})["aggtruth_js"]
+    np.testing.assert_allclose(got, want, atol=3e-7 if apart < 1 else 3e-6)
 
 
 def test_the_divergence_takes_heads_that_look_at_nothing():
     heads = torch.zeros(3, 2, 5)
     heads[0, 0, 1] = 0.5
-    got = aggregate_passages(heads, torch.full_like(heads, -1e30), None, {"aggtruth_js"})["aggtruth_js"]
+    logits = torch.where(heads > 0, heads.log(), torch.full_like(heads, -1e30))
+    got = aggregate_passages(heads, logits, torch.zeros(heads.shape[:-1]), {"aggtruth_js"})["aggtruth_js"]
     # p = (0.5, 0.5) against q = (1/6, 5/6), and p = (0, 1) against the same q.
     p, q = np.array([[0.5, 0.5], [0, 1], [0, 1]]), np.array([1 / 6, 5 / 6])
     m = (p + q) / 2

@@ -25,8 +25,13 @@ _CPU_BLOCK = 4 << 20
 _GPU_BLOCK = 64 << 20
 # Bytes of passage states that are gathered from at once.
 _CPU_GATHERED = 1 << 20
+# Channels that are gathered together at least.
+_LINE = 64
 _AGGTRUTH = ("aggtruth_sum", "aggtruth_cosine", "aggtruth_entropy", "aggtruth_js")
+_LOGARITHMIC = frozenset({"aggtruth_entropy", "aggtruth_js"})
 _SMALL_NORM = 1e-15
+# Below this a divergence of single precision is told from the difference of entropies too roughly.
+_CLOSE = 1e-3
 # Up to here all pairs of heads cost less than two looks at all weights.
 _FEW_HEADS = 32
 TOP_SHARE = 0.1
@@ -185,7 +190,7 @@ class AttentionRows:
             out["external_context_score"] = _most_attended(passage, self._scratch)
         wanted = self.signals.intersection(_AGGTRUTH)
         if wanted:
-            total = log_total(logits, weights) if "aggtruth_entropy" in wanted else None
+            total = log_total(logits, weights) if wanted & _LOGARITHMIC else None
             columns = _columns(logits, self.geometry.passages)
             out.update(aggregate_passages(passage, columns, total, wanted, self._scratch))
         return out
@@ -244,7 +249,8 @@ def aggregate_passages(
     Args:
         passage: (head, row, passage token) attention weights on the passages, not renormalised.
         logits: Their logits, finite.
-        log_sum: (head, row) logarithm of the softmax's denominator; needed for ``aggtruth_entropy`` only.
+        log_sum: (head, row) logarithm of the softmax's denominator; needed for ``aggtruth_entropy`` and
+            ``aggtruth_js`` only.
         wanted: Names of the aggregations.
         scratch: Memory to work in.
 
@@ -258,22 +264,47 @@ def aggregate_passages(
         out["aggtruth_sum"] = total
     # What the head spends elsewhere; rounding may push the sum over one.
     residual = (1 - total).clamp_(min=0)
-    if "aggtruth_entropy" in wanted and log_sum is not None:
-        # log p is logits - log_sum.
-        nats = (
-            log_sum * total
-            - torch.mul(passage, logits, out=scratch.like("product", passage)).sum(-1)
-            - torch.xlogy(residual, residual)
-        )
-        out["aggtruth_entropy"] = nats.clamp_(min=0) / math.log(2)
     if "aggtruth_cosine" in wanted:
         out["aggtruth_cosine"] = _mean_cosine(passage)
+    if not _LOGARITHMIC & wanted:
+        return out
+    assert log_sum is not None
+    # log p is logits - log_sum.
+    product = torch.mul(passage, logits, out=scratch.like("product", passage))
+    nats = log_sum * total - product.sum(-1) - torch.xlogy(residual, residual)
     if "aggtruth_js" in wanted:
-        squared = divergence(passage, passage.mean(0, keepdim=True), scratch)
-        rest = residual.unsqueeze(-1)
-        squared += divergence(rest, rest.mean(0, keepdim=True), scratch)
+        squared = _divergence_from_mean(passage, residual, nats, scratch)
         out["aggtruth_js"] = squared.clamp_(min=0).sqrt()
+    if "aggtruth_entropy" in wanted:
+        out["aggtruth_entropy"] = nats.clamp_(min=0) / math.log(2)
     return out
+
+
+def _divergence_from_mean(passage: Tensor, residual: Tensor, nats: Tensor, scratch: Scratch) -> Tensor:
+    """Jensen-Shannon divergence of each head from the heads' mean, in nats: (head, row).
+
+    The entropy of the mixture minus the mean of both entropies, one of which is known, costs half of what the
+    divergence itself does. Heads that nearly agree with the mean are done again.
+
+    Args:
+        passage: (head, row, passage token) attention weights.
+        residual: (head, row) what is left to one.
+        nats: (head, row) entropies of both together.
+        scratch: Memory to work in.
+    """
+    mean, rest = passage.mean(0, keepdim=True), residual.mean(0, keepdim=True)
+    of_mean = torch.special.entr(mean).sum(-1) + torch.special.entr(rest)
+    tiny = torch.finfo(passage.dtype).tiny
+    middle = torch.add(mean * 0.5 + tiny, passage, alpha=0.5, out=scratch.like("middle", passage))
+    logs = torch.log(middle, out=scratch.like("product", passage))
+    squared = torch.special.entr((residual + rest) / 2) - logs.mul_(middle).sum(-1) - (nats + of_mean) / 2
+    close = squared < _CLOSE
+    if bool(close.any()):
+        means, rests = mean.expand_as(passage)[close], rest.expand_as(residual)[close]
+        anew = divergence(passage[close], means, scratch)
+        anew += divergence(residual[close].unsqueeze(-1), rests.unsqueeze(-1), scratch)
+        squared[close] = anew
+    return squared
 
 
 def _mean_cosine(passage: Tensor) -> Tensor:
@@ -315,9 +346,11 @@ def context_scores(layers: Sequence[Tensor], context: Tensor, states: Tensor) ->
     dots = [torch.zeros(index.shape[:2], dtype=states.dtype, device=states.device) for index in layers]
     squares = [torch.zeros_like(dot) for dot in dots]
     on_cpu = states.device.type == "cpu"
-    # Rows are gathered in no order: a part of the channels that stays in a core's cache is gathered much faster.
-    parts = math.ceil(context.numel() * context.element_size() / _CPU_GATHERED) if on_cpu else 1
-    for own, of_states in zip(context.chunk(parts, dim=1), states.chunk(parts, dim=1), strict=True):
+    # Rows are gathered in no order: a part of the channels that stays in a core's cache is gathered much faster,
+    # in whole cache lines.
+    fitting = _CPU_GATHERED // (context.shape[0] * context.element_size())
+    width = max(_LINE, fitting - fitting % _LINE) if on_cpu else context.shape[1]
+    for own, of_states in zip(context.split(width, dim=1), states.split(width, dim=1), strict=True):
         columns = own.contiguous()
         for number, index in enumerate(layers):
             heads, tokens, k = index.shape
