@@ -1,11 +1,13 @@
 """Every detector and every control on labelled data, read by the embedded model, as one honest table per data set.
 
-    python benchmarks/bench_methods.py DATA... -o FOLDER [--sources N] [--test DATA] [--dtype bfloat16]
+    python benchmarks/bench_methods.py DATA... -o FOLDER [--sources N] [--test DATA] [--dtype bfloat16] [--asked]
 
 Each file is read once into a trace store (FOLDER/NAME.traces, or NAME.N.traces; a run that was interrupted goes
 on), then all detectors that need no samples, questions or other models are cross-fitted by source and measured
 beside the controls; FOLDER/NAME holds the full report. Where only whole answers are labelled, probes learn from whole
-answers. --test fits on the first DATA and measures on another file: a transfer between data sets.
+answers. --test fits on the first DATA and measures on another file: a transfer between data sets. --asked runs those
+detectors that sample answers or ask the model instead of the others, into stores and reports of their own; the answers
+and the folds are the same.
 """
 
 from __future__ import annotations
@@ -29,11 +31,14 @@ from groundscope.train.data import ReadingOptions, records, wanted_signals
 from groundscope.train.extraction import Extraction
 
 PLAIN = ("contrast", "lumina", "entropy", "perplexity", "energy", "max-surprise")
+ASKED = ("selfcheck", "eigenscore", "p-true")
 AGGREGATES = ("sum", "cosine", "entropy", "js")
 
 
-def detectors(units: str) -> dict[str, Detector]:
-    """Everything that one pass per document suffices for; probes learn from ``units``."""
+def detectors(units: str, asked: bool) -> dict[str, Detector]:
+    """Everything that one pass per document suffices for, or all that asks; probes learn from ``units``."""
+    if asked:
+        return {name: from_name(name) for name in ASKED}
     found: dict[str, Detector] = {name: from_name(name) for name in PLAIN}
     for calibration in ("zscore", "rank"):
         found[f"lumina, {calibration}"] = from_name("lumina", calibration=calibration)
@@ -62,14 +67,16 @@ def subset(path: Path, sources: int | None, folder: Path) -> Path:
     return target
 
 
-def traces(path: Path, folder: Path, dtype: str | None) -> list[TracedExample]:
+def traces(path: Path, folder: Path, dtype: str | None, asked: bool) -> list[TracedExample]:
     """Read a file into a store, or what is missing of it, and return what the detectors need."""
-    store = folder / f"{path.name.removesuffix('.gz').removesuffix('.jsonl')}.traces"
-    run = Extraction(path, store, list(detectors("window").values()), options=ReadingOptions(dtype=dtype))
+    suffix = ".asked.traces" if asked else ".traces"
+    store = folder / f"{path.name.removesuffix('.gz').removesuffix('.jsonl')}{suffix}"
+    wanted = list(detectors("window", asked).values())
+    run = Extraction(path, store, wanted, options=ReadingOptions(dtype=dtype))
     start = time.monotonic()
     run.execute()
     print(f"{path.name}: {run}; read in {time.monotonic() - start:.0f} s", flush=True)
-    return TraceStore(store).read(wanted_signals(list(detectors("window").values())))
+    return TraceStore(store).read(wanted_signals(wanted))
 
 
 def shown(estimate: Estimate | None) -> str:
@@ -128,20 +135,22 @@ def main() -> None:
     parser.add_argument("--sources", type=int, help="only the first so many sources of each file")
     parser.add_argument("--test", type=Path, help="measure on this, fit on the first DATA")
     parser.add_argument("--dtype", help="type of the reading model's weights")
+    parser.add_argument("--asked", action="store_true", help="detectors that sample answers or ask the model")
     arguments = parser.parse_args()
+    asked, suffix = arguments.asked, ".asked" if arguments.asked else ""
     arguments.output.mkdir(parents=True, exist_ok=True)
     read = {}
     for path in [*arguments.data, *([arguments.test] if arguments.test else [])]:
-        read[path] = traces(subset(path, arguments.sources, arguments.output), arguments.output, arguments.dtype)
-    jobs = [(path.name.split(".")[0], read[path], None) for path in arguments.data]
+        read[path] = traces(subset(path, arguments.sources, arguments.output), arguments.output, arguments.dtype, asked)
+    jobs = [(path.name.split(".")[0] + suffix, read[path], None) for path in arguments.data]
     if arguments.test:
         first = arguments.data[0]
-        name = f"{first.name.split('.')[0]}-to-{arguments.test.name.split('.')[0]}"
+        name = f"{first.name.split('.')[0]}-to-{arguments.test.name.split('.')[0]}{suffix}"
         jobs = [(name, read[first], read[arguments.test])]
     for name, data, test in jobs:
         start = time.monotonic()
         try:
-            found = evaluate(data, detectors(units_for(data)), test=test, progress=True)
+            found = evaluate(data, detectors(units_for(data), asked), test=test, progress=True)
         except GroundscopeError as exc:
             print(f"{name}: {exc}", flush=True)
             continue

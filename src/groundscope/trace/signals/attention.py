@@ -293,8 +293,8 @@ def _divergence_from_mean(passage: Tensor, residual: Tensor, nats: Tensor, scrat
         scratch: Memory to work in.
     """
     mean, rest = passage.mean(0, keepdim=True), residual.mean(0, keepdim=True)
-    of_mean = torch.special.entr(mean).sum(-1) + torch.special.entr(rest)
     tiny = torch.finfo(passage.dtype).tiny
+    of_mean = torch.special.entr(rest) - (mean * (mean + tiny).log_()).sum(-1)
     middle = torch.add(mean * 0.5 + tiny, passage, alpha=0.5, out=scratch.like("middle", passage))
     logs = torch.log(middle, out=scratch.like("product", passage))
     squared = torch.special.entr((residual + rest) / 2) - logs.mul_(middle).sum(-1) - (nats + of_mean) / 2
@@ -345,6 +345,7 @@ def context_scores(layers: Sequence[Tensor], context: Tensor, states: Tensor) ->
         return [torch.zeros(index.shape[:2], dtype=states.dtype, device=states.device) for index in layers]
     dots = [torch.zeros(index.shape[:2], dtype=states.dtype, device=states.device) for index in layers]
     squares = [torch.zeros_like(dot) for dot in dots]
+    bags = [index.reshape(-1, index.shape[-1]).int() for index in layers]
     on_cpu = states.device.type == "cpu"
     # Rows are gathered in no order: a part of the channels that stays in a core's cache is gathered much faster,
     # in whole cache lines.
@@ -352,11 +353,9 @@ def context_scores(layers: Sequence[Tensor], context: Tensor, states: Tensor) ->
     width = max(_LINE, fitting - fitting % _LINE) if on_cpu else context.shape[1]
     for own, of_states in zip(context.split(width, dim=1), states.split(width, dim=1), strict=True):
         columns = own.contiguous()
-        for number, index in enumerate(layers):
-            heads, tokens, k = index.shape
+        for number, bag in enumerate(bags):
             # The cosine does not care whether it is given the sum or the mean.
-            sums = torch.nn.functional.embedding_bag(index.reshape(-1, k).int(), columns, mode="sum")
-            sums = sums.view(heads, tokens, -1)
+            sums = torch.nn.functional.embedding_bag(bag, columns, mode="sum").view(*dots[number].shape, -1)
             dots[number] += torch.bmm(sums.transpose(0, 1), of_states.unsqueeze(-1)).squeeze(-1).t()
             squares[number] += torch.linalg.vector_norm(sums, dim=-1).square_()
     length = torch.linalg.vector_norm(states, dim=-1)
