@@ -100,6 +100,15 @@ def test_transfer_makes_a_probe_for_the_other_model(folders, trained):
     assert "carried over from" in (folders / "moved" / "README.md").read_text()
 
 
+def test_transfer_refuses_to_choose_on_one_class_before_reading(folders, trained, tmp_path):
+    with gzip.open(folders / "data.jsonl.gz", "rt") as stream:
+        lines = [line for line in stream if '"hallucinated": false' in line]
+    (tmp_path / "dev.jsonl").write_text("".join(lines))
+    done = run("transfer", trained, "--data", folders / "data.jsonl.gz", "--to", "./no-such-model", "-o",
+               tmp_path / "out", "--dev", tmp_path / "dev.jsonl", code=2)  # fmt: skip
+    assert "of one class" in done.stderr and "no-such-model" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

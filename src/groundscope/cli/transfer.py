@@ -55,8 +55,9 @@ def transfer(
     from groundscope.detectors.saving import check_folder, load_detector, save_detector
     from groundscope.errors import InputError
     from groundscope.evaluate.thresholds import Objective
-    from groundscope.train.data import ReadingOptions, open_data
-    from groundscope.train.fitting import draw_lines
+    from groundscope.trace.store import is_store
+    from groundscope.train.data import PreparedData, ReadingOptions, prepare_data
+    from groundscope.train.fitting import check_lines, draw_lines
     from groundscope.train.transfer import transfer_detector
 
     goal = Objective.parse(objective)
@@ -66,19 +67,24 @@ def transfer(
     check_folder(output)
     options = ReadingOptions(None, device, None if dtype == "auto" else dtype, template, batch_size)
 
-    def opened(path: Path, model: str | None, *, labelled: bool = False) -> list[Any]:
-        chosen = replace(options, model=model)
-        result = open_data(path, [old], chosen, progress=progress, limit=limit, only_labelled=labelled)
-        note(f"{path}, {model or 'as stored'}: {result}")
-        return result.traced
+    def prepared(path: Path, model: str | None, *, labelled: bool = False) -> PreparedData:
+        return prepare_data(path, [old], replace(options, model=model), limit=limit, only_labelled=labelled)
 
-    from groundscope.trace.store import is_store
+    def opened(path: Path, given: PreparedData) -> list[Any]:
+        found = given.read([old], progress=progress)
+        note(f"{path}, {given.options.model or 'as stored'}: {found}")
+        return found.traced
 
-    before = opened(data, source_model if is_store(data) else source_model or old.fingerprint_["model"])
-    after = opened(target or data, to)
-    result = transfer_detector(old, before, after, alpha=alpha, unit=unit)
-    if dev is not None:
-        draw_lines(result.detector, opened(dev, to, labelled=True), goal)
+    origin = source_model if is_store(data) else source_model or old.fingerprint_["model"]
+    before, after = prepared(data, origin), prepared(target or data, to)
+    held = None if dev is None else prepared(dev, to, labelled=True)
+    if held is not None:
+        check_lines(held.readable)
+    result = transfer_detector(
+        old, opened(data, before), opened(target or data, after), alpha=alpha, unit=unit
+    )  # fmt: skip
+    if dev is not None and held is not None:
+        draw_lines(result.detector, opened(dev, held), goal)
     save_detector(result.detector, output, _card(result, old.fingerprint_["model"], alpha, unit))
     if format == "json":
         record = {name: value for name, value in asdict(replace(result, detector=None)).items() if name != "detector"}  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from groundscope.trace.traced import Traced, examples_of
 from groundscope.verdict import Threshold
 
 LEVELS = ("response", "window", "token")
+_ONE_CLASS = "No threshold can be chosen: the examples held back are of one class. Add examples of the other class."
 _log = logging.getLogger(__name__)
 
 
@@ -193,6 +194,16 @@ def plan_training(
     return large, small
 
 
+def check_lines(dev: Sequence[Example]) -> None:
+    """Refuse examples that no threshold can be chosen on, before they are read.
+
+    Raises:
+        InputError: If they are of one class.
+    """
+    if len({response_label(example) for example in dev}) < 2:
+        raise InputError(_ONE_CLASS)
+
+
 def draw_lines(detector: LearnedDetector, dev: Traced, objective: Objective) -> tuple[str, ...]:
     """Set a fitted detector's threshold; returns the levels at which the objective was not met.
 
@@ -202,7 +213,7 @@ def draw_lines(detector: LearnedDetector, dev: Traced, objective: Objective) -> 
     scores = [score_example(detector, item) for item in dev]
     lines = choose_lines(Truth(dev), scores, np.arange(len(dev)), objective)
     if lines.response is None:
-        raise InputError("No threshold can be chosen: the examples held back are of one class.")
+        raise InputError(_ONE_CLASS)
     span = lines.span
     if span is None:
         span = lines.response if detector.neutral is None else detector.neutral

@@ -249,8 +249,8 @@ def aggregate_passages(
     Args:
         passage: (head, row, passage token) attention weights on the passages, not renormalised.
         logits: Their logits, finite.
-        log_sum: (head, row) logarithm of the softmax's denominator; needed for ``aggtruth_entropy`` and
-            ``aggtruth_js`` only.
+        log_sum: (head, row) logarithm of the softmax's denominator; without it there are no ``aggtruth_entropy``
+            and ``aggtruth_js``.
         wanted: Names of the aggregations.
         scratch: Memory to work in.
 
@@ -266,9 +266,8 @@ def aggregate_passages(
     residual = (1 - total).clamp_(min=0)
     if "aggtruth_cosine" in wanted:
         out["aggtruth_cosine"] = _mean_cosine(passage)
-    if not _LOGARITHMIC & wanted:
+    if log_sum is None or not _LOGARITHMIC & wanted:
         return out
-    assert log_sum is not None
     # log p is logits - log_sum.
     product = torch.mul(passage, logits, out=scratch.like("product", passage))
     nats = log_sum * total - product.sum(-1) - torch.xlogy(residual, residual)
