@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 from weakref import WeakKeyDictionary
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from groundscope.lm.sampling import Samples, Sampling
     from groundscope.trace.trace import FloatArray
 
-# The last answers of each model, so that several detectors of one example sample once.
-_LAST: WeakKeyDictionary[LanguageModel, tuple[tuple[bytes, Sampling], Samples]] = WeakKeyDictionary()
+# The latest answers of each model: several detectors, and several responses to one question, sample once.
+_DRAWN: WeakKeyDictionary[LanguageModel, OrderedDict[tuple[bytes, Sampling], Samples]] = WeakKeyDictionary()
+# Prompts whose answers are kept, some kilobytes each.
+_KEPT = 256
 
 
 class SampledDetector(GatheredDetector):
@@ -78,11 +80,13 @@ class SampledDetector(GatheredDetector):
 
         sampling = Sampling(self.samples, float(self.temperature), self.max_new_tokens, self.seed)
         key = (layout.prompt_ids.tobytes(), sampling)
-        last = _LAST.get(lm)
-        if last is None or last[0] != key:
-            last = (key, sample(lm, layout.prompt_ids, sampling))
-            _LAST[lm] = last
-        return last[1]
+        drawn = _DRAWN.setdefault(lm, OrderedDict())
+        found = drawn.get(key)
+        if found is None:
+            found = drawn[key] = sample(lm, layout.prompt_ids, sampling)
+        while len(drawn) > _KEPT:
+            drawn.popitem(last=False)
+        return found
 
 
 class EigenScore(SampledDetector):
