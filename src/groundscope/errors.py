@@ -99,4 +99,7 @@ def is_finite(value: object) -> bool:
     """Whether a value is a finite real number; ``True`` and ``False`` are none."""
     if type(value) is float:  # nearly all are; the abstract class is slow to ask
         return math.isfinite(value)
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    try:
+        return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False

@@ -42,7 +42,14 @@ def audit(
     """
     from groundscope.data.audit import audit as run
     from groundscope.data.loaders.registry import read_examples
+    from groundscope.errors import InputError
+    from groundscope.trace.store import is_store
 
+    for path in [*data, *(against or ())]:
+        if is_store(path):
+            raise InputError(
+                f"{str(path)!r} is a trace store, and an audit reads records. Give the file that it was made from."
+            )
     others = {Path(other).name: read_examples([other]) for other in against or ()}
     report = run(read_examples(data, source_format), others)
     if format == "json":

@@ -35,6 +35,8 @@ def read_argument(name: str, value: str) -> str:
         InputError: If the file cannot be read or is not UTF-8.
     """
     if value == "-":
+        if sys.stdin is None:
+            raise InputError(f"{name} is to be read from standard input ('-'), which is closed.")
         return _decode(name, "standard input", sys.stdin.buffer.read())
     if value.startswith("@"):
         return _read_file(name, Path(value[1:]), "To give text that begins with '@', put it in a file.")

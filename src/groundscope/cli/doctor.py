@@ -31,8 +31,19 @@ def doctor(
         "memory": _memory(),
         "cache": _cache(),
     }
+    refused: GroundscopeError | None = None
     if model is not None:
-        report["model"] = _model(model)
+        try:
+            report["model"] = _model(model)
+        except GroundscopeError as exc:
+            refused = exc
+            report["model"] = {"name": model, "problem": str(exc)}
+    _print(report, format)
+    if refused is not None:
+        raise refused
+
+
+def _print(report: dict[str, Any], format: str) -> None:  # noqa: A002
     if format == "json":
         print(json.dumps(report, ensure_ascii=False, indent=2, default=str))
         return

@@ -127,6 +127,8 @@ def _show(generation: Generation) -> None:
     abstention = generation.abstention
     if abstention is None or abstention.action == "kept":
         print(format_verdict(generation.verdict))
+        if generation.ended == "length":
+            print(f"\nThe answer was cut at {len(generation.log.ids)} tokens; --max-new-tokens allows for more.")
         return
     print(visible(generation.text))
     print(f"\n{visible(abstention.reason)}")

@@ -11,6 +11,7 @@ import typer
 def import_probe(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="The released pickle; nothing in it is run.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the detector goes.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a detector that is there already.")] = False,
 ) -> None:
     """Turn a released Lookback Lens classifier into a detector, without unpickling it.
 
@@ -20,7 +21,7 @@ def import_probe(
     from groundscope.detectors.released import import_lookback_lens
     from groundscope.detectors.saving import check_folder, save_detector
 
-    check_folder(output)
+    check_folder(output, overwrite=overwrite)
     detector = import_lookback_lens(source)
     save_detector(detector, output)
     count = int(detector.probe_.selected_.sum())

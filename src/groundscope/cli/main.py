@@ -139,6 +139,9 @@ def main() -> None:
     70 with a traceback for a fault of ours, 130 after Ctrl-C, 141 if the reader of its output went away.
     ``groundscope score --help`` lists the codes of ``score``.
     """
+    if sys.stdout is None:  # started with it closed
+        note("Standard output is closed, so nothing can be shown. Send it somewhere, /dev/null for instance.")
+        sys.exit(EXIT_WRONG_USE)
     # Results leave as UTF-8, whatever the locale; a terminal that lacks a character must not end the run.
     if isinstance(sys.stdout, io.TextIOWrapper):
         if sys.stdout.isatty():

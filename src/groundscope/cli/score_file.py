@@ -237,6 +237,7 @@ class FileRun:
             "version": __version__,
             "model": reading.model,
             "detector": reading.detector,
+            "detector_sha256": _learnt_sha256(reading.detector),
             "threshold": reading.threshold,
             "dtype": reading.dtype,
             "template_sha256": None if reading.template is None else file_sha256(reading.template),
@@ -299,3 +300,11 @@ def _is_stream(data: str) -> bool:
     except OSError:
         return False  # refused by whoever opens it
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _learnt_sha256(detector: str | None) -> str | None:
+    """Of what a trained detector in a folder has learnt, so that another one is not taken for it."""
+    from groundscope.detectors.saving import ARRAYS, CONFIG
+
+    files = [] if detector is None else [Path(detector) / name for name in (CONFIG, ARRAYS)]
+    return ", ".join(file_sha256(file) for file in files if file.is_file()) or None

@@ -50,6 +50,7 @@ def train(
     batch_size: BatchSizeOption = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of random documents and of what is held back.")] = 0,
     format: Annotated[Literal["text", "json"], typer.Option(help="How to print the figures.")] = "text",  # noqa: A002
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a detector that is there already.")] = False,
 ) -> None:
     """Train a detector and save it with its thresholds and a model card.
 
@@ -70,7 +71,7 @@ def train(
     made: Any = from_name(detector, **settings)
     if not made.needs_training:
         raise InputError(f"The detector {detector!r} does not learn; use it as it is.")
-    check_folder(output)
+    check_folder(output, overwrite=overwrite)
     if copying_heads is not None and ("candidates" not in made.parameters() or "candidates" in settings):
         raise InputError(
             f"--copying-heads goes with redeep-token and redeep-chunk, and without -p candidates=.... Got {detector!r}."

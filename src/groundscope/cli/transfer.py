@@ -46,6 +46,7 @@ def transfer(
     batch_size: BatchSizeOption = 8,
     limit: LimitOption = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="How to print the result.")] = "text",  # noqa: A002
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a detector that is there already.")] = False,
 ) -> None:
     """Use a probe that was trained on one model with another one.
 
@@ -64,7 +65,7 @@ def transfer(
     if (to is None) == (target is None):
         raise InputError("Give either --to MODEL or --target STORE.")
     old = load_detector(detector)
-    check_folder(output)
+    check_folder(output, overwrite=overwrite)
     options = ReadingOptions(None, device, None if dtype == "auto" else dtype, template, batch_size)
 
     def prepared(path: Path, model: str | None, *, labelled: bool = False) -> PreparedData:

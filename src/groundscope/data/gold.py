@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import string
 from collections.abc import Iterable
@@ -54,12 +55,21 @@ def gold_fields(example: Example, field: str, whole_words: bool = False) -> dict
         whole_words: See :func:`contains_answer`.
 
     Raises:
-        InputError: If the field is missing or holds no answer.
+        InputError: If the field is missing, is one that every record has, or holds no answer.
     """
-    answers = example.extra.get(field)
+    if field not in example.extra:
+        raise InputError(_no_field(example, field))
+    answers = example.extra[field]
     if isinstance(answers, str):
         answers = [answers]
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
         raise InputError(f"The field {field!r} must hold a gold answer or a list of them. Got {answers!r} instead.")
     hallucinated = not contains_answer(example.response, answers, whole_words)
     return {"labels": None if hallucinated else [], "hallucinated": hallucinated, "label_kind": "response"}
+
+
+def _no_field(example: Example, field: str) -> str:
+    wanted = f"The field {field!r} must hold a gold answer or a list of them."
+    if field in {item.name for item in dataclasses.fields(example)} | {"context", "dataset"}:
+        return f"{wanted} It is one of the fields that every record may have; put the answers into one of their own."
+    return f"{wanted} The record lacks it; its own fields are {', '.join(map(repr, example.extra)) or 'none'}."

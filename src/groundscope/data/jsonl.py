@@ -174,7 +174,7 @@ def parse_line(number: int, raw: bytes) -> Any | BadRecord:
     except UnicodeDecodeError as exc:
         return BadRecord(number, f"Not valid UTF-8: {exc.reason} at byte {exc.start} of the line.")
     try:
-        return json.loads(text)
+        return json.loads(text.rstrip("\r\n"))
     except json.JSONDecodeError as exc:
         return BadRecord(number, f"Not valid JSON: {exc.msg.removesuffix(' at')} at column {exc.colno}.")
     except (ValueError, RecursionError) as exc:

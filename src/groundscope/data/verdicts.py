@@ -177,6 +177,10 @@ class RunWriter:
         try:
             self._lock.acquire()
         except Timeout:
+            if not Path(self._lock.lock_file).exists():  # some systems refuse a file by saying that it is held
+                raise PrerequisiteError(
+                    f"The lock file {self._lock.lock_file!r} cannot be made. Choose another -o."
+                ) from None
             raise InputError(f"Another run is writing {str(self.path)!r}. Wait for it, or choose another -o.") from None
         except OSError as exc:
             raise PrerequisiteError(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.detectors.gathered import GatheredDetector, per_token
-from groundscope.errors import InputError, check_count
+from groundscope.errors import InputError, PrerequisiteError, check_count
 from groundscope.text.sentences import split_sentences
 
 if TYPE_CHECKING:
@@ -71,9 +71,11 @@ class Nli(GatheredDetector):
         self.label = label
         self.device = device
         self.batch_size = batch_size
+        self._refusal: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "classifier_"}
+        kept = {name: value for name, value in vars(self).items() if name != "classifier_"}
+        return kept | {"_refusal": None}
 
     @property
     def own_signal(self) -> str:
@@ -89,8 +91,15 @@ class Nli(GatheredDetector):
         """
         from groundscope.lm.pairs import PairClassifier
 
+        if self._refusal is not None:
+            raise PrerequisiteError(self._refusal)
         if not hasattr(self, "classifier_"):
-            self.classifier_ = PairClassifier.load(str(self.model), self.label, self.device or str(lm.device))
+            try:
+                self.classifier_ = PairClassifier.load(str(self.model), self.label, self.device or str(lm.device))
+            except PrerequisiteError as exc:
+                # Asking the hub again takes most of a minute, for every example.
+                self._refusal = str(exc)
+                raise
         sentences = split_sentences(example.response)
         texts = [example.response[start:end] for start, end in sentences]
         support = self.classifier_.support(texts, example.passages, self.batch_size)

@@ -86,7 +86,7 @@ def save_detector(detector: LearnedDetector, folder: str | Path, card: str | Non
 
     detector.check_fitted()
     folder = Path(folder)
-    check_folder(folder)
+    check_folder(folder, overwrite=True)
     arrays, facts = detector.state()
     threshold = detector.threshold_
     config = {
@@ -139,15 +139,21 @@ def _put_in_place(made: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a place that holds anything but a detector or cannot be written, before any work is done.
+def check_folder(folder: Path, *, overwrite: bool = False) -> None:
+    """Refuse a place that holds something or cannot be written, before any work is done.
+
+    Args:
+        folder: The place.
+        overwrite: Whether a detector may be replaced; nothing else ever is.
 
     Raises:
-        InputError: If it holds something else.
+        InputError: If it holds something else, or a detector that is not to be replaced.
         PrerequisiteError: If it cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
         raise InputError(f"{str(folder)!r} exists and is no saved detector. Choose another folder.")
+    if not overwrite and (folder / CONFIG).is_file():
+        raise InputError(f"{str(folder)!r} holds a detector already. Pass --overwrite to replace it.")
     check_folder_place(folder)
 
 

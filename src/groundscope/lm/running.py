@@ -83,7 +83,7 @@ class Running:
         read, limit = self.length - min(self.pads), self._lm.max_length
         if limit is not None and read + ids.shape[1] > limit:
             raise ContextTooLongError(
-                read, ids.shape[1], limit, "Shorten the passages, or ask for fewer new tokens."
+                read, ids.shape[1], limit, "Shorten the passages, or let less text follow them."
             )  # fmt: skip
 
     @torch.inference_mode()

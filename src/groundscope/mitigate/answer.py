@@ -27,6 +27,8 @@ from groundscope.verdict import Threshold, Verdict
 
 OnText = Callable[[str], object]
 _DRAWING = ("temperature", "top_p", "top_k")
+_WHOLE = ("max_new_tokens", "candidates", "chunk", "n", "top_k", "seed")
+_REAL = ("temperature", "top_p", "alpha", "beta", "tau")
 # Per strategy, the options that others do not know.
 STRATEGIES: dict[str, tuple[str, ...]] = {
     "greedy": (),
@@ -89,7 +91,7 @@ class Writing:
     abstain: AbstainMode | None = None
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
+        if not isinstance(self.strategy, str) or self.strategy not in STRATEGIES:
             raise UnknownNameError("strategy", self.strategy, STRATEGIES)
         for name in sorted({name for known in STRATEGIES.values() for name in known}):
             if getattr(self, name) is not None and name not in STRATEGIES[self.strategy]:
@@ -98,7 +100,8 @@ class Writing:
                     f"The {name!r} parameter of generate has no effect with strategy={self.strategy!r}. "
                     f"Got {getattr(self, name)!r}; leave it out, or choose {users}."
                 )
-        for name in ("max_new_tokens", "candidates", "chunk", "n"):
+        check_count("generate", "max_new_tokens", self.max_new_tokens)
+        for name in ("candidates", "chunk", "n"):
             if getattr(self, name) is not None:
                 check_count("generate", name, getattr(self, name))
         StopStrings(self.stop)
@@ -109,10 +112,25 @@ class Writing:
                 "The 'temperature' parameter of generate must be above 0 where tokens are drawn. Got 0 instead; "
                 "strategy='greedy' takes the likeliest token."
             )
+        self._check_official()
         self.sampler  # noqa: B018  checks its own numbers
+        # Plain numbers, which a decision log can be written with.
+        for kind, names in ((int, _WHOLE), (float, _REAL)):
+            for name in names:
+                if getattr(self, name) is not None:
+                    object.__setattr__(self, name, kind(getattr(self, name)))
+
+    def _check_official(self) -> None:
+        for name, value in (("temperature", 1), ("top_p", 1), ("top_k", 0)):
+            given = getattr(self, name)
+            if self.variant == "official" and given is not None and given != value:
+                raise InputError(
+                    f"variant='official' draws as released, with {name}={value}. Got {given!r} instead; leave "
+                    f"{name!r} out, or choose variant='paper'."
+                )
 
     def _check_aarf(self) -> None:
-        if self.preset is not None and self.preset not in PRESETS:
+        if self.preset is not None and (not isinstance(self.preset, str) or self.preset not in PRESETS):
             raise UnknownNameError("preset of AARF", self.preset, PRESETS)
         alpha, beta, tau = (1.0 if value is None else value for value in (self.alpha, self.beta, self.tau))
         Preset(alpha, beta, tau)

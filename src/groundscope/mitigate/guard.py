@@ -6,6 +6,7 @@ as text; the latter is read by the scope's model as it comes, each token once.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
@@ -20,6 +21,8 @@ from groundscope.mitigate.session import Session
 from groundscope.mitigate.watch import Mode, Watch
 from groundscope.scope import Scope
 from groundscope.text.visible import content_of
+
+_log = logging.getLogger(__name__)
 
 State = Literal["open", "finished", "stopped", "failed", "closed"]
 
@@ -88,8 +91,14 @@ class Guard(Iterator[Event]):
         source, self._source = self._source, None
         self.state = state
         close = getattr(source[0], "close", None) if source is not None else None
-        if callable(close):
+        if not callable(close):
+            return
+        try:
             close()
+        except Exception:
+            if state == "closed":  # asked for, and nothing else is lost
+                raise
+            _log.warning("The source of a guarded text failed to close.", exc_info=True)
 
 
 def guard(
@@ -134,6 +143,7 @@ def guard(
         raise InputError(
             f"The 'pieces' parameter of guard must be an iterable of strings. Got a {type(pieces).__name__} instead."
         )
+    _check_scope("guard", scope)
     check_choice("guard", "mode", mode, ("audit", "withhold", "stop"))
     wanted = list(online_signals(scope.detector))
     example = _example(question, passages)
@@ -169,6 +179,11 @@ def guard_session(
         InputError: At once, if the session lacks a signal of the detector, belongs to another model, or an argument is
             not usable.
     """
+    if not isinstance(session, Session):
+        raise InputError(
+            f"The 'session' parameter of guard_session must be a Session. Got {type(session).__name__} instead."
+        )
+    _check_scope("guard_session", scope)
     check_choice("guard_session", "mode", mode, ("audit", "withhold", "stop"))
     missing = [name for name in online_signals(scope.detector) if name not in session.signals]
     if missing:
@@ -181,13 +196,18 @@ def guard_session(
             f"The session writes with {session.lm.name!r} and the scope reads with {scope.lm.name!r}; "
             "give both the same LanguageModel."
         )
-    if not 0 <= sequence < session.size:
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence < session.size:
         raise InputError(
             f"The 'sequence' parameter of guard_session must be in the range [0, {session.size - 1}]. "
             f"Got {sequence!r} instead."
         )
     example = _example(question, session.online.prompt(sequence).passage_texts)
     return Guard(tokens, Watch(Own(session, sequence), scope, example, mode, _line(scope, threshold)))
+
+
+def _check_scope(owner: str, scope: object) -> None:
+    if not isinstance(scope, Scope):
+        raise InputError(f"The 'scope' parameter of {owner} must be a Scope. Got {type(scope).__name__} instead.")
 
 
 def _example(question: str, passages: Sequence[str] | str) -> Example:

@@ -28,6 +28,7 @@ class Listener(Protocol):
     """Takes pieces of a text and can say how it reads so far."""
 
     text: str
+    past: int
 
     @property
     def settled(self) -> int:
@@ -60,7 +61,10 @@ class Proxy:
 
     Attributes:
         text: The text so far.
+        past: 0: all of it is heard.
     """
+
+    past = 0
 
     def __init__(self, lm: LanguageModel, prompt: Layout, signals: Sequence[str]) -> None:
         self.text = ""
@@ -146,11 +150,14 @@ class Own:
         sequence: Which of its sequences.
 
     Attributes:
-        text: The pieces of the tokens so far.
+        text: What was written so far.
+        past: Characters of it that had been written before the first token was heard.
     """
 
     def __init__(self, session: Session, sequence: int) -> None:
         self.text = ""
+        self.past = 0
+        self._next: int | None = None
         self._session = session
         self._sequence = sequence
 
@@ -163,13 +170,28 @@ class Own:
         """Take a token; those of other sequences say nothing.
 
         Raises:
-            InputError: If it is no token.
+            InputError: If it is no token, or not the session's next one.
         """
         if not isinstance(piece, Token):
             raise InputError(f"A guarded session's pieces must be Tokens. Got {type(piece).__name__} instead.")
-        text = piece.piece if piece.sequence == self._sequence else ""
-        self.text += text
-        return text
+        if piece.sequence != self._sequence:
+            return ""
+        length = self._session.length(self._sequence)
+        wanted = piece.number if self._next is None else self._next
+        if piece.number != wanted or piece.number >= length:
+            raise InputError(
+                f"A guarded session's tokens must all come, in order, and be its own. Got token {piece.number} where "
+                f"{'one of ' if self._next is None else ''}{min(wanted, length)} was expected; guard the same session "
+                "that writes."
+            )
+        if self._next is None and piece.number > 0:
+            written = self._session.trace(self._sequence).layout
+            offsets = written.response_offsets
+            self.past = 0 if offsets is None else int(offsets[piece.number][0])
+            self.text = (written.response or "")[: self.past]
+        self._next = piece.number + 1
+        self.text += piece.piece
+        return piece.piece
 
     def read(self) -> None:
         """Nothing is left to be read."""

@@ -15,6 +15,8 @@ from groundscope.errors import InputError, NonFiniteError, is_finite
 
 # Tokens among which a nucleus nearly always lies.
 _HEAD = 1024
+# Logits divided by less leave the range of floats.
+_COLDEST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Sampler:
                 "The 'temperature' parameter of Sampler must be a finite number of at least 0; 0 takes the likeliest "
                 f"token. Got {self.temperature!r} instead."
             )
+        if 0 < self.temperature < _COLDEST:
+            raise InputError(
+                f"The 'temperature' parameter of Sampler must be 0 or at least {_COLDEST:g}. Got {self.temperature!r} "
+                "instead; 0 takes the likeliest token."
+            )
         if not is_finite(self.top_p) or not 0 < self.top_p <= 1:
             raise InputError(
                 f"The 'top_p' parameter of Sampler must be above 0 and at most 1. Got {self.top_p!r} instead."
@@ -58,6 +65,9 @@ class Sampler:
                 f"Sampler(top_p={self.top_p}, top_k={self.top_k}) has no effect at temperature 0, which always takes "
                 "the likeliest token. Set a temperature above 0, or leave them out."
             )
+        # Plain numbers, which a decision log can be written with.
+        for name, kind in (("temperature", float), ("top_p", float), ("top_k", int), ("seed", int)):
+            object.__setattr__(self, name, kind(getattr(self, name)))
 
     @property
     def greedy(self) -> bool:

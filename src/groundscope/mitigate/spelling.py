@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from groundscope.errors import InputError
+from groundscope.example import check_text
 from groundscope.lm.offsets import Offsets
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -90,12 +91,16 @@ class StopStrings:
         strings: The strings; none for an answer that only the model or the budget ends.
 
     Raises:
-        InputError: If one is not a string, or empty.
+        InputError: If they are no list or tuple, or one is not a string, empty, or no valid text.
     """
 
     def __init__(self, strings: Sequence[str] = ()) -> None:
-        if isinstance(strings, (str, bytes)) or any(not isinstance(item, str) or not item for item in strings):
+        # An iterator would be used up by looking at it.
+        listed = isinstance(strings, Sequence) and not isinstance(strings, (str, bytes))
+        if not listed or any(not isinstance(item, str) or not item for item in strings):
             raise InputError(f"The 'stop' parameter must be a list of non-empty strings. Got {strings!r} instead.")
+        for item in strings:
+            check_text("stop", item)
         self.strings = tuple(strings)
 
     def find(self, text: str) -> int | None:

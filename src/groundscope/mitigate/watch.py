@@ -64,8 +64,10 @@ class Watch:
 
     def hear(self, piece: object) -> list[Event]:
         """Take a piece; nothing is read yet."""
-        start = len(self._listener.text)
         text = self._listener.hear(piece)
+        start = len(self._listener.text) - len(text)
+        # What had been written before the guard came is not held against what it hears.
+        self._done = max(self._done, self._listener.past)
         self._unread = bool(text)
         return [Released(text, start, start + len(text), None)] if text and self._mode == "audit" else []
 

@@ -24,6 +24,8 @@ def only_writer(folder: Path) -> Iterator[None]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
+        if not Path(lock.lock_file).exists():  # some systems refuse a file by saying that it is held
+            raise PrerequisiteError(f"{lock.lock_file!r} cannot be made. Choose another place.") from None
         raise InputError(f"Another run is writing {str(folder)!r}. Wait for it, or choose another -o.") from None
     except OSError as exc:
         raise PrerequisiteError(f"{lock.lock_file!r} cannot be made: {exc.strerror or exc}.") from exc

@@ -296,7 +296,7 @@ def _divergence_from_mean(passage: Tensor, residual: Tensor, nats: Tensor, scrat
     of_mean = torch.special.entr(rest) - (mean * (mean + tiny).log_()).sum(-1)
     middle = torch.add(mean * 0.5 + tiny, passage, alpha=0.5, out=scratch.like("middle", passage))
     logs = torch.log(middle, out=scratch.like("product", passage))
-    squared = torch.special.entr((residual + rest) / 2) - logs.mul_(middle).sum(-1) - (nats + of_mean) / 2
+    squared: Tensor = torch.special.entr((residual + rest) / 2) - logs.mul_(middle).sum(-1) - (nats + of_mean) / 2
     close = squared < _CLOSE
     if bool(close.any()):
         means, rests = mean.expand_as(passage)[close], rest.expand_as(residual)[close]
@@ -350,7 +350,7 @@ def context_scores(layers: Sequence[Tensor], context: Tensor, states: Tensor) ->
     # in whole cache lines.
     fitting = _CPU_GATHERED // (context.shape[0] * context.element_size())
     width = max(_LINE, fitting - fitting % _LINE) if on_cpu else context.shape[1]
-    for own, of_states in zip(context.split(width, dim=1), states.split(width, dim=1), strict=True):
+    for own, of_states in zip(torch.split(context, width, 1), torch.split(states, width, 1), strict=True):
         columns = own.contiguous()
         for number, bag in enumerate(bags):
             # The cosine does not care whether it is given the sum or the mean.
