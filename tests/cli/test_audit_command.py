@@ -52,6 +52,13 @@ def test_problems_exit_with_1_and_are_named(tmp_path):
     assert "not readable (1)" in done.stdout and "record 4: A label must satisfy" in done.stdout
 
 
+def test_a_trace_store_is_refused(tmp_path):
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "store.json").write_text("{}")
+    done = run("audit", str(tmp_path / "traces"))
+    assert done.exit_code == 2 and "is a trace store" in done.stderr
+
+
 def test_json_is_whole(tmp_path):
     done = run("audit", write(tmp_path / "a.jsonl", [*GOOD, {"id": "x"}]), "--format", "json")
     report = json.loads(done.stdout)

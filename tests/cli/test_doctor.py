@@ -43,6 +43,12 @@ def test_cache_folder_follows_the_variable(monkeypatch, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_model_that_cannot_be_loaded_costs_no_report(tmp_path):
+    done = CliRunner().invoke(app, ["doctor", "--model", str(tmp_path), "--format", "json"])
+    report = json.loads(done.stdout)
+    assert done.exit_code == 2 and report["versions"]["python"] and report["model"]["problem"] in done.stderr
+
+
 def test_support_of_a_model(embedded_scope):
     report = json.loads(run("doctor", "--model", "smollm2-135m", "--format", "json"))["model"]
     assert report["name"] == "smollm2-135m"

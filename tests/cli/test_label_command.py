@@ -189,6 +189,14 @@ def test_bad_lines_and_empty_answers_are_reported_and_others_go_on(tmp_path):
     assert [record["id"] for record in read(tmp_path / "out.jsonl")] == ["a", "b", "z"]
 
 
+@pytest.mark.parametrize(("field", "said"), [("golds", "own fields are 'gold'"), ("question", "one of the fields")])
+def test_a_field_without_gold_answers_says_why(tmp_path, field, said):
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps({"id": "a", "question": "q", "context": "c", "response": "r", "gold": "x"}) + "\n")
+    done = run(data, "-o", tmp_path / "out.jsonl", "--gold-answers", field)
+    assert done.exit_code == 3 and said in done.stderr
+
+
 def test_gold_answers_need_no_judge(tmp_path):
     data, output = write(tmp_path / "data.jsonl"), tmp_path / "out.jsonl"
     done = run(data, "-o", output, "--gold-answers", "gold", "--relabel")

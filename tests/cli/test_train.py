@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -98,6 +99,39 @@ def test_transfer_makes_a_probe_for_the_other_model(folders, trained):
                folders / "moved", "--model", folders / "b", "--format", "json", "--exit-zero")  # fmt: skip
     assert json.loads(done.stdout)["detector"] == "lookback-lens"
     assert "carried over from" in (folders / "moved" / "README.md").read_text()
+
+
+def test_a_detector_is_replaced_only_if_asked(folders, store, trained, tmp_path):
+    place = tmp_path / "probe"
+    shutil.copytree(trained, place)
+    for command in (["train", "lookback-lens", "--train", store, "-o", place],
+                    ["transfer", trained, "--data", folders / "data.jsonl.gz", "--to", folders / "b", "-o", place]):  # fmt: skip
+        done = run(*command, code=2)
+        assert "Pass --overwrite" in done.stderr
+    assert (place / "detector.safetensors").read_bytes() == (trained / "detector.safetensors").read_bytes()
+    run("train", "lookback-lens", "--train", store, "-o", place, "-p", "C=5.0", "--overwrite")
+    assert (place / "detector.safetensors").read_bytes() != (trained / "detector.safetensors").read_bytes()
+
+
+def test_verdicts_of_a_detector_that_has_learnt_anew_are_not_kept(folders, store, trained, tmp_path):
+    place, data = tmp_path / "probe", tmp_path / "two.jsonl"
+    shutil.copytree(trained, place)
+    data.write_text("".join(json.dumps(example.to_dict()) + "\n" for example in make_examples(2)))
+    command = [
+        "score",
+        data,
+        "--detector",
+        place,
+        "--model",
+        folders / "a",
+        "-o",
+        tmp_path / "out.jsonl",
+        "--exit-zero",
+    ]
+    run(*command)
+    assert "already complete" in run(*command).stderr
+    run("train", "lookback-lens", "--train", store, "-o", place, "-p", "C=5.0", "--overwrite")
+    assert "detector_sha256" in run(*command, code=2).stderr
 
 
 def test_transfer_refuses_to_choose_on_one_class_before_reading(folders, trained, tmp_path):

@@ -152,6 +152,15 @@ def test_what_cannot_be_loaded_is_refused(tmp_path, folder):
         PairClassifier.load(str(base), "entailment", "cpu")
 
 
+def test_a_refusal_is_remembered(tmp_path, tiny, monkeypatch):
+    detector = Nli(str(tmp_path / "nothing"))
+    with pytest.raises(PrerequisiteError, match="could not be loaded"):
+        gathered(detector, tiny, (FILLER,), "claim word1.")
+    monkeypatch.setattr(PairClassifier, "load", None)
+    with pytest.raises(PrerequisiteError, match="could not be loaded"):
+        gathered(detector, tiny, (FILLER,), "claim word1.")
+
+
 def test_it_is_loaded_once_and_never_copied(folder, tiny):
     detector = Nli(str(folder), batch_size=3)
     assert not hasattr(detector, "classifier_")

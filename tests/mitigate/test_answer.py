@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import groundscope as gs
@@ -166,7 +167,13 @@ def test_passages_that_fill_the_context_are_refused(make_tiny):
         ("greedy", {"max_tokens": 4}, UnknownNameError, "max_new_tokens"),
         ("greedy", {"max_new_tokens": 0}, InputError, "max_new_tokens"),
         ("greedy", {"seed": -1}, InputError, "seed"),
+        ("greedy", {"max_new_tokens": None}, InputError, "max_new_tokens"),
         ("greedy", {"stop": "x"}, InputError, "stop"),
+        ("greedy", {"stop": iter("x")}, InputError, "stop"),
+        ("guided", {"variant": "official", "temperature": 0.5}, InputError, "'temperature' out"),
+        ("guided", {"variant": "official", "top_k": 3}, InputError, "'top_k' out"),
+        (["greedy"], {}, UnknownNameError, "strategy"),
+        ("aarf", {"preset": ["paper"]}, UnknownNameError, "preset"),
         ("greedy", {"tau": 0.4}, InputError, "choose 'aarf'"),
         ("aarf", {"preset": "papr"}, UnknownNameError, "paper"),
         ("aarf", {"alpha": -1}, InputError, "alpha"),
@@ -179,6 +186,12 @@ def test_passages_that_fill_the_context_are_refused(make_tiny):
 def test_wrong_options_are_refused(scopes, strategy, options, error, said):
     with pytest.raises(error, match=said):
         scopes["perplexity"].generate(QUESTION, PASSAGES, strategy, **options)
+
+
+def test_numbers_of_numpy_leave_a_log_that_can_be_written(scopes):
+    options = {"max_new_tokens": np.int64(4), "seed": np.int32(1), "temperature": np.float32(0.5), "n": np.int64(2)}
+    done = scopes["perplexity"].generate(QUESTION, PASSAGES, "best-of-n", **options)
+    assert json.loads(json.dumps(done.to_dict()))["log"]["max_new_tokens"] == 4
 
 
 def test_without_passages_nothing_is_written(scopes, tiny):

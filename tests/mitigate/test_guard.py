@@ -301,6 +301,70 @@ def test_own_generation_is_guarded_without_reading_twice(make_tiny, mode):
     assert verdict.passages == PASSAGES and verdict.response == whole
 
 
+@pytest.mark.parametrize("mode", ["audit", "withhold", "stop"])
+@pytest.mark.parametrize("first", [1, 7, 20])
+def test_a_guard_that_comes_late_hears_only_what_follows(make_tiny, mode, first):
+    lm = make_tiny()
+    scope = gs.Scope(lm, "entropy", threshold=EVERYTHING)
+    session = Session(lm, lm.renderer().prompt(QUESTION, PASSAGES), scope.detector.signals)
+    sampler = Sampler(temperature=1.0, seed=2)
+    before = "".join(token.piece for token in generate(session, sampler, first))
+    stream = guard_session(generate(session, sampler, 30), session, scope, QUESTION, mode=mode)
+    events = list(stream)
+    whole = session.trace(0).layout.response
+    assert session.length(0) > first and before + shown(events) == whole == events[-1].verdict.response
+    for event in events[:-1]:
+        if isinstance(event, Released):
+            assert event.start >= len(before) and event.text == whole[event.start : event.end]
+
+
+@pytest.mark.parametrize("mode", ["withhold", "stop"])
+def test_what_a_late_guard_flags_is_what_follows(make_tiny, mode):
+    lm = make_tiny()
+    scope = gs.Scope(lm, "entropy", threshold=-EVERYTHING)
+    session = Session(lm, lm.renderer().prompt(QUESTION, PASSAGES), scope.detector.signals)
+    before = "".join(token.piece for token in generate(session, Sampler(temperature=1.0, seed=2), 7))
+    stream = guard_session(generate(session, Sampler(temperature=1.0, seed=2), 30), session, scope, mode=mode)
+    events = list(stream)
+    held = [event for event in events if isinstance(event, (Withheld, Stopped))]
+    assert held and all(event.start >= len(before) for event in held)
+
+
+def test_tokens_of_another_session_are_refused(make_tiny):
+    lm = make_tiny()
+    scope = gs.Scope(lm, "entropy", threshold=EVERYTHING)
+    prompt = lm.renderer().prompt(QUESTION, PASSAGES)
+    one, other = (Session(lm, prompt, scope.detector.signals) for _ in range(2))
+    with pytest.raises(InputError, match="the same session"):
+        list(guard_session(generate(one, Sampler(), 5), other, scope))
+    tokens = list(generate(other, Sampler(temperature=1.0, seed=2), 8))
+    with pytest.raises(InputError, match="in order"):
+        list(guard_session([tokens[0], tokens[2]], other, scope))
+
+
+class Unclosable:
+    """Pieces whose source breaks when it is closed."""
+
+    def __init__(self, pieces):
+        self.pieces = iter(pieces)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.pieces)
+
+    def close(self):
+        raise OSError("the connection is gone")
+
+
+@pytest.mark.parametrize(("threshold", "last"), [(-EVERYTHING, Stopped), (EVERYTHING, Finished)])
+def test_a_source_that_fails_to_close_loses_no_event(make_tiny, threshold, last):
+    scope = gs.Scope(make_tiny(), "entropy", threshold=threshold)
+    events = list(guard(Unclosable([TEXT]), scope, QUESTION, PASSAGES, mode="stop"))
+    assert isinstance(events[-1], last)
+
+
 def test_own_generation_ends_with_a_stop(make_tiny):
     lm = make_tiny()
     scope = gs.Scope(lm, "entropy", threshold=-EVERYTHING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -56,6 +57,11 @@ def test_greedy_takes_the_first_of_equals():
     assert Sampler().draws(2).choose(logits).tolist() == [1, 0]
 
 
+def test_numbers_of_numpy_become_plain_ones():
+    made = Sampler(np.float32(0.5), np.float64(0.9), np.int64(3), np.int32(7))
+    assert json.loads(json.dumps(vars(made))) == {"temperature": 0.5, "top_p": 0.9, "top_k": 3, "seed": 7}
+
+
 def test_each_sequence_draws_for_itself():
     logits = torch.zeros(3, 50)
     sampler = Sampler(temperature=1.0, seed=3)
@@ -74,6 +80,8 @@ def test_each_sequence_draws_for_itself():
     [
         {"temperature": -1.0},
         {"temperature": math.nan},
+        {"temperature": 1e-300},
+        {"temperature": 10**400},
         {"temperature": "hot"},
         {"temperature": 1.0, "top_p": 0.0},
         {"temperature": 1.0, "top_p": 1.5},
