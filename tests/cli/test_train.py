@@ -104,9 +104,12 @@ def test_transfer_makes_a_probe_for_the_other_model(folders, trained):
 def test_a_detector_is_replaced_only_if_asked(folders, store, trained, tmp_path):
     place = tmp_path / "probe"
     shutil.copytree(trained, place)
-    for command in (["train", "lookback-lens", "--train", store, "-o", place],
-                    ["transfer", trained, "--data", folders / "data.jsonl.gz", "--to", folders / "b", "-o", place]):  # fmt: skip
-        done = run(*command, code=2)
+    data = folders / "data.jsonl.gz"
+    for command in (
+        ["train", "lookback-lens", "--train", store],
+        ["transfer", trained, "--data", data, "--to", folders / "b"],
+    ):
+        done = run(*command, "-o", place, code=2)
         assert "Pass --overwrite" in done.stderr
     assert (place / "detector.safetensors").read_bytes() == (trained / "detector.safetensors").read_bytes()
     run("train", "lookback-lens", "--train", store, "-o", place, "-p", "C=5.0", "--overwrite")
