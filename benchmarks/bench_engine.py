@@ -140,7 +140,7 @@ def main() -> None:
         seconds, times = ratio(lm, layout, work, repeats)
         tokens = f"{layout.prompt_length}+{layout.response_length}"
         rows.append((name, tokens, f"{seconds:.2f}", f"{times:.2f}", limit))
-        print(f"{name}: {times:.2f}", file=sys.stderr)
+        print(f"{name}: {times:.2f} ({seconds:.2f} s)", file=sys.stderr)
     report(rows)
     print()
     plain = peak_mib("prefill", 2048, 192)

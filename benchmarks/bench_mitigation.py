@@ -7,9 +7,8 @@ per source is taken. For ``--train`` of them the model writes a greedy and a sam
 right answer stands in it; the probes that guide learn from these. For ``--questions`` others each strategy writes one
 answer. What is finished is kept in FOLDER, so an interrupted run goes on where it was; the order is question by
 question, so a part of a run is a fair smaller one, and ``--report`` shows it. A question takes about two and a half
-minutes on one core, more than a third of them for guidance by lumina and redeep-token, which look into all layers:
-``--skip`` leaves strategies out, which may be written later, for fewer questions say; the table is of those questions
-that all strategies which are not skipped have answered.
+minutes on one core, a third of them for guidance by lumina and redeep-token, which look into all layers: ``--skip`` leaves
+strategies out, which may be written later; the table is of the questions that all strategies not skipped have answered.
 
 Right is an answer that holds the right one (best-span exact match, as in Lookback Lens): it cannot punish what is
 added, so lengths stand beside it.
@@ -275,7 +274,8 @@ class Results:
         self.names = names
         by_id: dict[str, dict[str, dict[str, Any]]] = {}
         for row in rows:
-            by_id.setdefault(row["id"], {})[row["strategy"]] = row
+            if row["strategy"] in names:
+                by_id.setdefault(row["id"], {})[row["strategy"]] = row
         self.answered = [found for found in by_id.values() if len(found) == len(names)]
         if not self.answered:
             raise InputError("No question has been answered by every strategy yet. Let the run go on.")
