@@ -6,9 +6,9 @@ DATA holds questions with passages and a right short answer each (records with `
 per source is taken. For ``--train`` of them the model writes a greedy and a sampled answer, labelled by whether the
 right answer stands in it; the probes that guide learn from these. For ``--questions`` others each strategy writes one
 answer. What is finished is kept in FOLDER, so an interrupted run goes on where it was; the order is question by
-question, so a part of a run is a fair smaller one, and ``--report`` shows it. A question takes about two and a half
-minutes on one core, a third of them for guidance by lumina and redeep-token, which look into all layers: ``--skip`` leaves
-strategies out, which may be written later; the table is of the questions that all strategies not skipped have answered.
+question, so a part of a run is a fair smaller one, and ``--report`` shows it. A question takes some three minutes on
+one core, half of them for guidance by lumina and redeep-token, which look into all layers: ``--skip`` leaves strategies
+out, which may be written later; the table is of the questions that all strategies not skipped have answered.
 
 Right is an answer that holds the right one (best-span exact match, as in Lookback Lens): it cannot punish what is
 added, so lengths stand beside it.

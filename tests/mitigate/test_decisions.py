@@ -58,6 +58,14 @@ def test_a_changed_log_does_not_replay(tiny):
             replay(replace(log, text=wrong), tiny.tokenizer)
 
 
+def test_what_is_no_log_is_not_replayed(tiny):
+    with pytest.raises(InputError, match="'log' parameter"):
+        replay({}, tiny.tokenizer)
+    huge = Decision(0, (Candidate((10**30,), "a"),), 0, "only")
+    with pytest.raises(MismatchError, match="no tokenizer's"):
+        replay(DecisionLog("greedy", "m", "a", Sampler(), 9, (), (huge,)), tiny.tokenizer)
+
+
 def test_what_cannot_be_is_refused():
     low, high = Candidate((1,), "a", 1.0), Candidate((2,), "b", 2.0)
     with pytest.raises(InputError, match="first of the lowest"):
@@ -73,7 +81,9 @@ def test_what_cannot_be_is_refused():
     record = log.to_dict()
     for broken in (
         {**record, "log_version": 9}, {**record, "more": 1}, {**record, "decisions": [{}]}, {**record, "sampler": None},
-        {key: value for key, value in record.items() if key != "stop"}, [],
+        {key: value for key, value in record.items() if key != "stop"}, [], {**record, "prefix": "ab"},
+        {**record, "prefix": [-1]}, {**record, "text": None}, {**record, "stop": "abc"}, {**record, "strategy": 3},
+        {**record, "max_new_tokens": "9"},
     ):  # fmt: skip
         with pytest.raises(InputError, match="decision log"):
             DecisionLog.from_dict(broken)

@@ -105,6 +105,16 @@ class DecisionLog:
     settings: Mapping[str, Any] = field(default_factory=dict)
     prefix: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        texts = (self.strategy, self.model, self.text, *self.stop)
+        wrong = [item for item in texts if not isinstance(item, str)]
+        wrong += [item for item in (self.max_new_tokens, *self.prefix) if type(item) is not int or item < 0]
+        if wrong:
+            raise InputError(
+                "A decision log must hold its strategy, model, text and stop strings as strings, its budget and "
+                f"prefix as integers of at least 0. Got {wrong[0]!r} instead."
+            )
+
     @property
     def ids(self) -> list[int]:
         """The tokens of the answer, and those of a character that the budget cut in two."""
@@ -137,6 +147,8 @@ class DecisionLog:
         values = {key: value for key, value in record.items() if key != "log_version"}
         try:
             values["sampler"] = Sampler(**values["sampler"])
+            if isinstance(values["stop"], str):
+                raise TypeError("stop is a string, not a list of strings")
             values["stop"], values["prefix"] = tuple(values["stop"]), tuple(values["prefix"])
             values["settings"] = dict(values["settings"])
             values["decisions"] = tuple(
@@ -169,11 +181,17 @@ def replay(log: DecisionLog, tokenizer: Any) -> str:
         tokenizer: That of the model which wrote.
 
     Raises:
+        InputError: If this is no log.
         MismatchError: If the decisions do not lead to the log's text: another tokenizer, or a log that was changed.
     """
+    if not isinstance(log, DecisionLog):
+        raise InputError(f"The 'log' parameter of replay must be a DecisionLog. Got {type(log).__name__} instead.")
     spelling = Spelling(tokenizer)
     for number in log.ids:
-        spelling.add(number)
+        try:
+            spelling.add(number)
+        except OverflowError as exc:
+            raise MismatchError(f"Token {number} is no tokenizer's. Replay the log as it was written.") from exc
     ended = log.decisions[-1].taken.ended if log.decisions else None
     if ended is not None:
         spelling.finish()
