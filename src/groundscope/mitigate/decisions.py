@@ -107,7 +107,7 @@ class DecisionLog:
 
     def __post_init__(self) -> None:
         texts = (self.strategy, self.model, self.text, *self.stop)
-        wrong = [item for item in texts if not isinstance(item, str)]
+        wrong: list[object] = [item for item in texts if not isinstance(item, str)]
         wrong += [item for item in (self.max_new_tokens, *self.prefix) if type(item) is not int or item < 0]
         if wrong:
             raise InputError(
