@@ -47,7 +47,7 @@ def test_user_faults_are_one_line(data, name):
     assert done.exit_code == 2, (done.output, done.exception)
     assert done.stderr.startswith("groundscope: ") and done.stderr.count("\n") == 1
     assert message in done.stderr
-    assert done.stdout == ""
+    assert done.stdout == "" or arguments[0] == "doctor"  # whose report is worth having all the same
     assert sorted(path.name for path in data.rglob("*")) == before
 
 

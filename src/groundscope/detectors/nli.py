@@ -52,6 +52,7 @@ class Nli(GatheredDetector):
     window: ClassVar[int] = 1
     costs_more: ClassVar[bool] = True
     classifier_: PairClassifier
+    refusal_: str
 
     def __init__(
         self,
@@ -71,11 +72,9 @@ class Nli(GatheredDetector):
         self.label = label
         self.device = device
         self.batch_size = batch_size
-        self._refusal: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: value for name, value in vars(self).items() if name != "classifier_"}
-        return kept | {"_refusal": None}
+        return {name: value for name, value in vars(self).items() if name not in ("classifier_", "refusal_")}
 
     @property
     def own_signal(self) -> str:
@@ -91,14 +90,14 @@ class Nli(GatheredDetector):
         """
         from groundscope.lm.pairs import PairClassifier
 
-        if self._refusal is not None:
-            raise PrerequisiteError(self._refusal)
+        if hasattr(self, "refusal_"):
+            raise PrerequisiteError(self.refusal_)
         if not hasattr(self, "classifier_"):
             try:
                 self.classifier_ = PairClassifier.load(str(self.model), self.label, self.device or str(lm.device))
             except PrerequisiteError as exc:
                 # Asking the hub again takes most of a minute, for every example.
-                self._refusal = str(exc)
+                self.refusal_ = str(exc)
                 raise
         sentences = split_sentences(example.response)
         texts = [example.response[start:end] for start, end in sentences]
