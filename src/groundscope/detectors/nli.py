@@ -43,6 +43,7 @@ class Nli(GatheredDetector):
 
     Attributes:
         classifier_: The loaded classifier, from the first use on; it is not copied, pickled or saved.
+        refusal_: Why it could not be loaded, if it could not: it is not asked for again, nor is this copied or saved.
     """
 
     name = "nli"
