@@ -103,7 +103,9 @@ def test_a_name_like_no_other_lists_the_known_ones(name):
         LanguageModel.from_pretrained(name)
 
 
-@pytest.mark.parametrize("name", ["./nothing", "/nothing", "/no/such/folder", "~/no_such_model", "a/b/c", "../no-such-folder"])
+@pytest.mark.parametrize(
+    "name", ["./nothing", "/nothing", "/no/such/folder", "~/no_such_model", "a/b/c", "../none-such"]
+)
 def test_a_missing_folder_is_not_looked_for_on_the_hub(name):
     with pytest.raises(InputError, match="does not exist"):
         LanguageModel.from_pretrained(name)
