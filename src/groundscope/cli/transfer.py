@@ -81,9 +81,7 @@ def transfer(
     held = None if dev is None else prepared(dev, to, labelled=True)
     if held is not None:
         check_lines(held.readable)
-    result = transfer_detector(
-        old, opened(data, before), opened(target or data, after), alpha=alpha, unit=unit
-    )  # fmt: skip
+    result = transfer_detector(old, opened(data, before), opened(target or data, after), alpha=alpha, unit=unit)
     if dev is not None and held is not None:
         draw_lines(result.detector, opened(dev, held), goal)
     save_detector(result.detector, output, _card(result, old.fingerprint_["model"], alpha, unit))

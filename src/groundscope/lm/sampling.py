@@ -91,7 +91,7 @@ def sample(lm: LanguageModel, prompt_ids: Ids, sampling: Sampling) -> Samples:
         running = running.fork([0] * count)
         logits = unembedding.logits(hidden).expand(count, -1)
         for row in numbers:
-            drawn.append(_choose(logits, row, sampling.temperature))
+            drawn.append(draw_tokens(logits.double() / sampling.temperature, row))
             ended |= torch.isin(drawn[-1], ends)
             if bool(ended.all()):
                 break
@@ -106,11 +106,20 @@ def sample(lm: LanguageModel, prompt_ids: Ids, sampling: Sampling) -> Samples:
     return Samples(tuple(tuple(answer) for answer in answers), states)
 
 
-def _choose(logits: Tensor, numbers: Tensor, temperature: float) -> Tensor:
-    """Draw one token per row from the softmax, with one number in [0, 1) each: (sample,) ids, on the CPU."""
-    totals = torch.softmax(logits.double() / temperature, dim=-1).cumsum(-1).cpu()
+def draw_tokens(scores: Tensor, numbers: Tensor) -> Tensor:
+    """Draw one token per row from the softmax; the work on the CPU is the same on every device.
+
+    Args:
+        scores: (sequence, vocabulary) logits, warped as wanted.
+        numbers: (sequence,) float64 in [0, 1), on the CPU.
+
+    Returns:
+        (sequence,) ids, on the CPU.
+    """
+    totals = torch.softmax(scores.double(), dim=-1).cumsum(-1).cpu()
     places = torch.searchsorted(totals, numbers[:, None] * totals[:, -1:], right=True).squeeze(-1)
-    return places.clamp_(max=logits.shape[-1] - 1)
+    # Rounding may lift the product to the whole total.
+    return places.clamp_(max=scores.shape[-1] - 1)
 
 
 class _LastRows:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from groundscope.errors import InputError, NonFiniteError, is_finite
+from groundscope.lm.sampling import draw_tokens
 
 # Tokens among which a nucleus nearly always lies.
 _HEAD = 1024
@@ -117,11 +118,9 @@ class Draws:
             scores = warper(None, scores)
         if self._sampler.top_p < 1:
             scores = nucleus(scores, float(self._sampler.top_p))
-        # Drawn on the CPU, from one number each: the same on every device, and none is drawn for unlikely tokens.
-        totals = torch.softmax(scores.double(), dim=-1).cumsum(-1).cpu()
+        # One number each: none is drawn for unlikely tokens.
         numbers = [torch.rand(1, generator=generator, dtype=torch.float64) for generator in self._generators]
-        places = torch.stack(numbers) * totals[:, -1:]
-        return torch.searchsorted(totals, places, right=True).squeeze(-1)
+        return draw_tokens(scores, torch.cat(numbers))
 
 
 def nucleus(scores: Tensor, top_p: float) -> Tensor:
