@@ -32,6 +32,7 @@ from tqdm import tqdm
 import groundscope as gs
 from groundscope.data.gold import contains_answer
 from groundscope.data.jsonl import file_sha256
+from groundscope.data.lock import only_writer
 from groundscope.detectors.base import Detector
 from groundscope.detectors.redeep import ReDeEPToken
 from groundscope.detectors.registry import from_name
@@ -47,7 +48,6 @@ from groundscope.mitigate.sampler import Sampler
 from groundscope.mitigate.session import Session
 from groundscope.reading import Reader
 from groundscope.text.words import word_spans
-from groundscope.trace.lock import only_writer
 from groundscope.trace.store import TraceStore
 from groundscope.train.data import ReadingOptions, records, wanted_signals
 from groundscope.train.extraction import Extraction

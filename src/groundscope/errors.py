@@ -38,7 +38,10 @@ class ContextTooLongError(LayoutError):
         self.prompt_tokens = prompt_tokens
         self.response_tokens = response_tokens
         self.limit = limit
-        advice = advice or "Shorten the passages, choose a model with a longer context, or pass long_context='chunk'."
+        advice = advice or (
+            "Shorten the passages, choose a model with a longer context, or let them be scored in parts "
+            "(long_context='chunk', --long-context chunk)."
+        )
         super().__init__(
             f"The prompt has {prompt_tokens} tokens and the response {response_tokens}, together "
             f"{prompt_tokens + response_tokens}; the model reads at most {limit}. {advice}"

@@ -194,7 +194,8 @@ def test_a_field_without_gold_answers_says_why(tmp_path, field, said):
     data = tmp_path / "data.jsonl"
     data.write_text(json.dumps({"id": "a", "question": "q", "context": "c", "response": "r", "gold": "x"}) + "\n")
     done = run(data, "-o", tmp_path / "out.jsonl", "--gold-answers", field)
-    assert done.exit_code == 3 and said in done.stderr
+    assert done.exit_code == 2 and "No record of" in done.stderr and said in done.stderr
+    assert list(tmp_path.iterdir()) == [data]
 
 
 def test_gold_answers_need_no_judge(tmp_path):

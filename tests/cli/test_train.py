@@ -137,6 +137,18 @@ def test_verdicts_of_a_detector_that_has_learnt_anew_are_not_kept(folders, store
     assert "detector_sha256" in run(*command, code=2).stderr
 
 
+def test_a_model_whose_files_changed_resumes_nothing_of_the_old_one(folders, tmp_path):
+    model, data = tmp_path / "model", tmp_path / "two.jsonl"
+    shutil.copytree(folders / "a", model)
+    data.write_text("".join(json.dumps(example.to_dict()) + "\n" for example in make_examples(2)))
+    command = ["score", data, "--detector", "perplexity", "--threshold", "99", "--model", model]
+    command += ["-o", tmp_path / "out.jsonl"]
+    run(*command)
+    assert "already complete" in run(*command).stderr
+    (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+    assert "model_files" in run(*command, code=2).stderr
+
+
 def test_transfer_refuses_to_choose_on_one_class_before_reading(folders, trained, tmp_path):
     with gzip.open(folders / "data.jsonl.gz", "rt") as stream:
         lines = [line for line in stream if '"hallucinated": false' in line]

@@ -117,6 +117,12 @@ def test_abstaining(tiny):
         never.generate(QUESTION, PASSAGES, abstain="refuse", on_text=print)
 
 
+@pytest.mark.parametrize("name", ["on_text", "on_draft"])
+def test_a_listener_that_cannot_be_called_is_refused_before_anything_is_written(scopes, name):
+    with pytest.raises(InputError, match=f"{name!r} parameter of generate takes a function. Got 5"):
+        scopes["perplexity"].generate(QUESTION, PASSAGES, max_new_tokens=3, **{name: 5})
+
+
 def test_stop_strings_and_left_in_the_middle(tiny, scopes):
     free = scopes["perplexity"].generate(QUESTION, PASSAGES, max_new_tokens=14)
     stop = free.text[5:7]

@@ -11,7 +11,6 @@ from groundscope.detectors.registry import from_name
 from groundscope.errors import InputError, MismatchError
 from groundscope.reading import Reader
 from groundscope.trace import store as module
-from groundscope.trace.lock import only_writer
 from groundscope.trace.signals import SIGNALS
 from groundscope.trace.store import TraceStore, TraceWriter, check_store_place, shards
 
@@ -269,14 +268,3 @@ def test_an_index_of_another_kind_is_refused(tmp_path, traced, name, value):
     for opened in (lambda: TraceStore(tmp_path / "s"), lambda: TraceWriter(tmp_path / "s", _settings(traced))):
         with pytest.raises(InputError, match=r"store\.json is damaged"):
             opened()
-
-
-def test_two_runs_never_write_one_store(tmp_path):
-    with only_writer(tmp_path / "new" / "s"):
-        with pytest.raises(InputError, match="Another run is writing"), only_writer(tmp_path / "new" / "s"):
-            raise AssertionError
-        with only_writer(tmp_path / "new" / "other"):
-            pass
-    with only_writer(tmp_path / "new" / "s"):
-        pass
-    assert list((tmp_path / "new").iterdir()) == []

@@ -47,6 +47,21 @@ class GoldLabeller:
         self.settings = {"method": "gold answers", "field": field, "whole_words": whole_words}
         self._field, self._whole_words = field, whole_words
 
+    def check(self, data: Path) -> None:
+        """Refuse a field that no record has.
+
+        Raises:
+            InputError: If so.
+        """
+        first = None
+        for record in read_records(data):
+            if isinstance(record, Example):
+                if self._field in record.extra:
+                    return
+                first = first or record
+        if first is not None and (why := self(first).error) is not None:
+            raise InputError(f"No record of {str(data)!r} has the field that --gold-answers names. {why}")
+
     def __call__(self, example: Example) -> Labelled:
         """Label one example."""
         try:
@@ -155,6 +170,8 @@ class LabelRun:
             raise InputError(f"{str(self.data)!r} holds no records.")
         if self.output.exists() and self.data.samefile(self.output):
             raise InputError(f"-o names the input itself ({str(self.output)!r}). Choose another -o.")
+        if isinstance(self.labeller, GoldLabeller):
+            self.labeller.check(self.data)
         settings = self._settings()
         if not self.overwrite and run_state(self.output, settings) == "complete":
             note(f"{str(self.output)!r} is already complete. Pass --overwrite to make it again.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import shutil
 import stat
@@ -236,6 +237,7 @@ class FileRun:
         return {
             "version": __version__,
             "model": reading.model,
+            "model_files": _model_files(reading.model),
             "detector": reading.detector,
             "detector_sha256": _learnt_sha256(reading.detector),
             "threshold": reading.threshold,
@@ -308,3 +310,11 @@ def _learnt_sha256(detector: str | None) -> str | None:
 
     files = [] if detector is None else [Path(detector) / name for name in (CONFIG, ARRAYS)]
     return ", ".join(file_sha256(file) for file in files if file.is_file()) or None
+
+
+def _model_files(model: str | None) -> str | None:
+    """A digest of sizes and times of a local model's files, so that another one is not taken for it."""
+    path = Path(model or "")
+    files = sorted(path.iterdir()) if model and path.is_dir() else [path] if path.is_file() else []
+    states = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
+    return hashlib.sha256(repr(states).encode()).hexdigest()[:16] if states else None

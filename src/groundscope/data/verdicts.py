@@ -16,8 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from filelock import FileLock, Timeout
-
+from groundscope.data.lock import only_writer
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.verdict import Verdict
 
@@ -162,7 +161,7 @@ class RunWriter:
         self.settings = settings
         self.overwrite = overwrite
         self.finished: dict[str, FinishedRecord] = {}
-        self._lock = FileLock(f"{self.path}.lock", timeout=0)
+        self._held = contextlib.ExitStack()
         self._stream: BinaryIO | None = None
 
     def __enter__(self) -> Self:
@@ -174,19 +173,7 @@ class RunWriter:
             PrerequisiteError: If the output or its lock cannot be written.
         """
         check_place(self.path)
-        try:
-            self._lock.acquire()
-        except Timeout:
-            if not Path(self._lock.lock_file).exists():  # some systems refuse a file by saying that it is held
-                raise PrerequisiteError(
-                    f"The lock file {self._lock.lock_file!r} cannot be made. Choose another -o."
-                ) from None
-            raise InputError(f"Another run is writing {str(self.path)!r}. Wait for it, or choose another -o.") from None
-        except OSError as exc:
-            raise PrerequisiteError(
-                f"The lock file {self._lock.lock_file!r} cannot be made: {exc.strerror or exc}. "
-                "Remove what is in its place, or choose another -o."
-            ) from exc
+        self._held.enter_context(only_writer(self.path))
         try:
             if self.overwrite:
                 for old in (self.path, partial_path(self.path), run_path(self.path)):
@@ -197,10 +184,10 @@ class RunWriter:
             self._record_run(None)
             self._stream = partial_path(self.path).open("ab")
         except OSError as exc:
-            self._release()
+            self._held.close()
             raise PrerequisiteError(f"{str(self.path)!r} cannot be written: {exc.strerror}.") from exc
         except BaseException:
-            self._release()
+            self._held.close()
             raise
         return self
 
@@ -210,7 +197,7 @@ class RunWriter:
         """Close the file and give the lock back."""
         if self._stream is not None:
             self._stream.close()
-        self._release()
+        self._held.close()
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Append one record, which has an ``id`` and an ``outcome``, and hand it to the operating system at once.
@@ -259,12 +246,6 @@ class RunWriter:
     def _record_run(self, summary: Mapping[str, Any] | None) -> None:
         record = {"settings": dict(self.settings)} | ({} if summary is None else {"summary": dict(summary)})
         replace_text(run_path(self.path), json.dumps(record, ensure_ascii=False, indent=2) + "\n")
-
-    def _release(self) -> None:
-        # Removed while still held: FileLock notices a lock file that is gone and takes a new one.
-        with contextlib.suppress(OSError):
-            Path(self._lock.lock_file).unlink(missing_ok=True)
-        self._lock.release()
 
 
 class VerdictWriter(RunWriter):

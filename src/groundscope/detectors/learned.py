@@ -222,12 +222,12 @@ def check_disjoint(train: Traced | Sequence[Example], held_out: Traced | Sequenc
     """
     sets = examples_of(train), examples_of(held_out)
     for what, (one, other) in (
-        ("id", [[example.id for example in part] for part in sets]),
-        ("source", [[example.group for example in part] for part in sets]),
+        ("an id", [[example.id for example in part] for part in sets]),
+        ("a source", [[example.group for example in part] for part in sets]),
     ):
         both = set(one) & set(other) - {None}
         if both:
             raise InputError(
-                f"Examples to learn from and examples to choose or measure on must not share a {what}. "
+                f"Examples to learn from and examples to choose or measure on must not share {what}. "
                 f"Got {len(both)} in both, for instance {min(map(str, both))!r}; split by source."
             )

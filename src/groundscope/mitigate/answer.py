@@ -239,6 +239,9 @@ class Writer:
         example = Example(question=question, passages=texts, response="")  # type: ignore[arg-type]
         if all(content_of(passage) == "nothing" for passage in example.passages):
             raise InputError("There is no passage to write an answer from. Give at least one that holds text.")
+        for name, listener in (("on_text", on_text), ("on_draft", on_draft)):
+            if listener is not None and not callable(listener):
+                raise InputError(f"The {name!r} parameter of generate takes a function. Got {listener!r} instead.")
         watched = "on_text" if on_text is not None else "on_draft"
         if writing.abstain is not None and (on_text is not None or on_draft is not None):
             raise InputError(

@@ -1,4 +1,4 @@
-"""One writer at a time for what several files make up."""
+"""One writer at a time for an output that may be several files."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from groundscope.errors import InputError, PrerequisiteError
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing the same store meanwhile.
+def only_writer(path: Path) -> Iterator[None]:
+    """Keep other processes from writing the same file or folder meanwhile.
 
     Raises:
         InputError: If another one is writing it.
         PrerequisiteError: If the lock file beside it cannot be made.
     """
-    lock = FileLock(f"{folder}.lock", timeout=0)
+    lock = FileLock(f"{path}.lock", timeout=0)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         if not Path(lock.lock_file).exists():  # some systems refuse a file by saying that it is held
-            raise PrerequisiteError(f"{lock.lock_file!r} cannot be made. Choose another place.") from None
-        raise InputError(f"Another run is writing {str(folder)!r}. Wait for it, or choose another -o.") from None
+            raise PrerequisiteError(f"The lock file {lock.lock_file!r} cannot be made. Choose another -o.") from None
+        raise InputError(f"Another run is writing {str(path)!r}. Wait for it, or choose another -o.") from None
     except OSError as exc:
-        raise PrerequisiteError(f"{lock.lock_file!r} cannot be made: {exc.strerror or exc}.") from exc
+        raise PrerequisiteError(
+            f"The lock file {lock.lock_file!r} cannot be made: {exc.strerror or exc}. "
+            "Remove what is in its place, or choose another -o."
+        ) from exc
     try:
         yield
     finally:

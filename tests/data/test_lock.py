@@ -1,0 +1,21 @@
+import pytest
+
+from groundscope.data.lock import only_writer
+from groundscope.errors import InputError, PrerequisiteError
+
+
+def test_two_runs_never_write_one_output(tmp_path):
+    with only_writer(tmp_path / "new" / "s"):
+        with pytest.raises(InputError, match="Another run is writing"), only_writer(tmp_path / "new" / "s"):
+            raise AssertionError
+        with only_writer(tmp_path / "new" / "other"):
+            pass
+    with only_writer(tmp_path / "new" / "s"):
+        pass
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_what_stands_in_the_place_of_the_lock_is_said(tmp_path):
+    (tmp_path / "s.lock").mkdir()
+    with pytest.raises(PrerequisiteError, match=r"s\.lock' cannot be made.*another -o"), only_writer(tmp_path / "s"):
+        raise AssertionError
