@@ -4,8 +4,8 @@
 
 DATA defaults to the sample in examples/. The table gives, per signal, the root mean square difference and
 the mean absolute difference over all entries, relative to the signal's own root mean square and mean
-absolute value, the mean absolute difference in the signal's own unit, and the rank correlation of the means of
-responses.
+absolute value, the mean absolute difference in the signal's own unit, the share of entries that are within 2e-2 as numpy's
+allclose has it (absolute or relative), and the rank correlation of the means of responses.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from groundscope.data.jsonl import read_records
 from groundscope.trace.signals import SIGNALS
 
 SAMPLE = Path(__file__).parent.parent / "examples" / "ragtruth_qa_sample.jsonl"
+TOLERANCE = 2e-2
 
 
 def prefill_seconds(lm: gs.LanguageModel, ids: torch.Tensor) -> float:
@@ -48,15 +49,16 @@ def main() -> None:
     layouts = [renderer.layout(item, [draw_contrast(item, examples).passages]) for item in examples]
     want, got = exact.trace(layouts, list(SIGNALS)), half.trace(layouts, list(SIGNALS))
     print(f"{len(layouts)} answers")
-    print(f"{'signal':42}{'rms':>10}{'mean abs':>10}{'in units':>10}{'spearman':>10}")
+    print(f"{'signal':42}{'rms':>10}{'mean abs':>10}{'in units':>10}{'within':>10}{'spearman':>10}")
     for name in SIGNALS:
         a = np.concatenate([trace[name].ravel() for trace in want]).astype(np.float64)
         b = np.concatenate([trace[name].ravel() for trace in got]).astype(np.float64)
         rms = np.sqrt(np.mean((a - b) ** 2) / np.mean(a**2))
         apart = np.mean(np.abs(a - b))
+        within = np.mean(np.isclose(b, a, rtol=TOLERANCE, atol=TOLERANCE))
         mean = apart / np.mean(np.abs(a))
         ranks = spearmanr([t[name].mean() for t in want], [t[name].mean() for t in got]).statistic
-        print(f"{name:42}{rms:10.4f}{mean:10.4f}{apart:10.4f}{ranks:10.3f}")
+        print(f"{name:42}{rms:10.4f}{mean:10.4f}{apart:10.4f}{within:10.4f}{ranks:10.3f}")
 
 
 if __name__ == "__main__":

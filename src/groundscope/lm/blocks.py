@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from groundscope.errors import NonFiniteError, UnsupportedModelError
 from groundscope.lm.interface import AttentionCall, AttentionTap, observing
+from groundscope.lm.unembedding import Unembedding
 
 _FEED_FORWARD = ("mlp", "feed_forward", "block_sparse_moe", "moe", "ffn", "fc1", "shared_mlp", "experts")
 _PROBE_TOKENS = 7
@@ -36,40 +37,6 @@ class MidResidual:
 
     reader: nn.Module | None
     feed_forward: nn.Module | None = None
-
-
-@dataclass(frozen=True)
-class Unembedding:
-    """Hidden state of a layer to logits: final norm, output matrix, scale, soft-cap.
-
-    Attributes:
-        norms: Applied in order to a layer's output; gives what the output matrix reads.
-        head: The output matrix.
-        scale: Factor on the logits.
-        softcap: Logits become ``softcap * tanh(logits / softcap)``; ``None`` for none.
-    """
-
-    norms: tuple[nn.Module, ...]
-    head: nn.Module
-    scale: float = 1.0
-    softcap: float | None = None
-
-    def normed(self, hidden: Tensor) -> Tensor:
-        """Apply the final norm exactly once. Shape is kept, except where the last module projects."""
-        for norm in self.norms:
-            hidden = norm(hidden)
-        return hidden
-
-    def logits(self, normed: Tensor) -> Tensor:
-        """Return float32 logits (float64 for a float64 model), (..., vocabulary), of normed states."""
-        logits: Tensor = self.head(normed)
-        if logits.dtype != torch.float64:
-            logits = logits.float()
-        if self.scale != 1.0:
-            logits = logits * self.scale
-        if self.softcap is not None:
-            logits = torch.tanh(logits / self.softcap) * self.softcap
-        return logits
 
 
 @dataclass(frozen=True)
@@ -376,7 +343,7 @@ def _unembedding_of(
     scale = float((raw * wanted).sum() / raw.square().sum())
     scale = 1.0 if abs(scale - 1.0) < 1e-3 else scale
     found = Unembedding(tuple(norms), head, scale, None if softcap is None else float(softcap))
-    if not _close(found.logits(found.normed(hidden)).to(hidden.dtype), logits.to(hidden.dtype)):
+    if not _close(found.own_logits(found.normed(hidden)).to(hidden.dtype), logits.to(hidden.dtype)):
         problems["output"] = problems["lens"] = reason
         return None
     return found

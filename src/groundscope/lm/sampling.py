@@ -89,7 +89,7 @@ def sample(lm: LanguageModel, prompt_ids: Ids, sampling: Sampling) -> Samples:
         with watch.over(middle):
             hidden = running.read(None)[:, -1]
         running = running.fork([0] * count)
-        logits = unembedding.logits(hidden).expand(count, -1)
+        logits = unembedding.own_logits(hidden).expand(count, -1)
         for row in numbers:
             drawn.append(draw_tokens(logits.double() / sampling.temperature, row))
             ended |= torch.isin(drawn[-1], ends)
@@ -97,7 +97,7 @@ def sample(lm: LanguageModel, prompt_ids: Ids, sampling: Sampling) -> Samples:
                 break
             with watch.over(middle):
                 hidden = running.read(drawn[-1][:, None])[:, -1]
-            logits = unembedding.logits(hidden)
+            logits = unembedding.own_logits(hidden)
     answers = [_until(row, ends.tolist()) for row in torch.stack(drawn, dim=1).tolist()]
     # The prompt's last row was read once for all.
     states = np.stack([watch.rows[len(answer)][index if answer else 0] for index, answer in enumerate(answers)])

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from groundscope.errors import LayoutError, UnsupportedModelError
-from groundscope.lm.blocks import Unembedding
 from groundscope.lm.layout import Layout
 from groundscope.lm.running import Running
+from groundscope.lm.unembedding import Unembedding
 from groundscope.trace.capture import PassCapture
 from groundscope.trace.online_rows import Group, StepRows
 from groundscope.trace.scratch import Scratch
@@ -203,8 +203,8 @@ class StepReader:
 
     @torch.no_grad()
     def logits(self, normed: Tensor) -> Tensor:
-        """Return the logits of normed states."""
-        return self._unembedding.logits(normed)
+        """Return the logits of normed states, rounded as the model rounds those that it draws from."""
+        return self._unembedding.own_logits(normed)
 
     def _lens_of(self, capture: PassCapture, normed: Tensor) -> dict[str, Tensor]:
         wanted = self._lens
