@@ -14,6 +14,7 @@ from groundscope.data.verdicts import (
     partial_path,
     read_verdicts,
     recorded_run,
+    recorded_summary,
     run_path,
     run_state,
 )
@@ -51,7 +52,7 @@ def test_finished_file_is_plain_verdict_lines(tmp_path):
         writer.finish({"flagged": 1})
     assert list(read_verdicts(path)) == [verdict("a"), verdict("b", flagged=False)]
     assert "東京" in path.read_text(encoding="utf-8")
-    assert recorded_run(path) == {"settings": SETTINGS, "summary": {"flagged": 1}}
+    assert recorded_run(path) == {"settings": SETTINGS, "summary": {"flagged": 1}, "bytes": path.stat().st_size}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["v.jsonl", "v.jsonl.run.json"]
 
 
@@ -116,6 +117,39 @@ def test_damage_inside_the_file_is_not_skipped(tmp_path, line):
     path.write_bytes(line + b'{"id": "b", "outcome": "scored"}\n')
     with pytest.raises(InputError, match="line 1"):
         finished_records(path)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"outcome": ["x"]}, {"outcome": None}, {"flagged": "no"}, {"spans": 3}, {"tokens": None}, {"score": "x"}]
+)
+def test_a_damaged_record_is_never_carried_into_the_output(tmp_path, damage):
+    path = tmp_path / "v.jsonl"
+    with VerdictWriter(path, SETTINGS) as writer:
+        writer.write(verdict("a"))
+    record = json.loads(partial_path(path).read_text(encoding="utf-8")) | damage
+    partial_path(path).write_text(json.dumps(record) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"line 1.*--overwrite"), VerdictWriter(path, SETTINGS):
+        pass
+    assert not path.exists()
+
+
+def test_an_output_that_changed_is_not_called_complete(tmp_path):
+    path = tmp_path / "v.jsonl"
+    with VerdictWriter(path, SETTINGS) as writer:
+        writer.write(verdict("a"))
+        writer.write(verdict("b"))
+        writer.finish({})
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    with pytest.raises(InputError, match=r"has changed since it was finished.*--overwrite"):
+        run_state(path, SETTINGS)
+
+
+@pytest.mark.parametrize("side", [{}, {"summary": 3}, {"summary": {}}, {"summary": None}])
+def test_a_damaged_summary_is_said(tmp_path, side):
+    path = tmp_path / "v.jsonl"
+    run_path(path).write_text(json.dumps({"settings": SETTINGS} | side))
+    with pytest.raises(InputError, match=r"v\.jsonl\.run\.json is damaged.*--overwrite"):
+        recorded_summary(path, lambda summary: summary["flagged"])
 
 
 def test_other_settings_are_refused_by_name(tmp_path):

@@ -81,7 +81,7 @@ def evaluate(
     from groundscope.evaluate.thresholds import Objective
     from groundscope.evaluate.units import LEVELS, check_levels
     from groundscope.report.evaluation import PAGE, check_report_place, write_report
-    from groundscope.train.data import PreparedData, ReadingOptions, prepare_data
+    from groundscope.train.data import PreparedData, ReadingOptions, check_one_reader, prepare_data
 
     Objective.parse(objective)
     levels = check_levels(level or LEVELS)
@@ -115,6 +115,7 @@ def evaluate(
         return found
 
     parts, test_parts = prepared(data), prepared(test or [])
+    check_one_reader([*parts, *test_parts])
     # Reading takes minutes: what the records alone rule out is refused before.
     known, known_test = ([example for one in some for example in one.readable] for some in (parts, test_parts))
     splits = plan_splits(known, known_test if test else None, split=split, count=folds, seed=seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, r
 from groundscope.data.judge import Judge, JudgeError, NothingToJudgeError, RequestLimitError, Usage
 from groundscope.data.judge_prompt import prompt_sha256
 from groundscope.data.label_faults import label_of
-from groundscope.data.verdicts import RunWriter, check_place, partial_path, recorded_run, run_records, run_state
+from groundscope.data.verdicts import RunWriter, check_place, partial_path, recorded_summary, run_records, run_state
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.example import Example
 
@@ -114,6 +114,15 @@ class Tally:
         self.hallucinated += bool(fields.get("hallucinated"))
         self.unmatched += len(fields.get("unmatched_spans", ()))
 
+    def read(self, record: Mapping[str, Any]) -> None:
+        """Count one record as it stands in a file."""
+        self.add(record["outcome"], record["fields"], Usage(**record["usage"]))
+
+    @classmethod
+    def from_dict(cls, summary: Mapping[str, Any]) -> Tally:
+        """Read what stands in the side file of a finished run."""
+        return cls(**{**summary, "usage": Usage(**summary["usage"])})
+
     def text(self, prices: tuple[float, float] | None) -> str:
         """Return the tally in words."""
         parts = [f"{self.labelled} labelled", f"{self.hallucinated} of them hallucinated"]
@@ -175,10 +184,9 @@ class LabelRun:
         settings = self._settings()
         if not self.overwrite and run_state(self.output, settings) == "complete":
             note(f"{str(self.output)!r} is already complete. Pass --overwrite to make it again.")
-            summary = recorded_run(self.output)["summary"]
-            self.tally = Tally(**{**summary, "usage": Usage(**summary["usage"])})
+            self.tally = recorded_summary(self.output, Tally.from_dict)
             return self._report(True)
-        writer = RunWriter(self.output, settings, overwrite=self.overwrite)
+        writer = RunWriter(self.output, settings, overwrite=self.overwrite, read=Tally().read)
         try:
             with writer:
                 done = self._resumed()

@@ -27,7 +27,7 @@ from groundscope.data.verdicts import (
     check_place,
     partial_path,
     read_verdicts,
-    recorded_run,
+    recorded_summary,
     replace_text,
     run_state,
 )
@@ -253,7 +253,7 @@ class FileRun:
 
     def _recall(self, output: Path) -> None:
         note(f"{str(output)!r} is already complete. Pass --overwrite to make it again.")
-        self.tally = Tally.from_dict(recorded_run(output)["summary"])
+        self.tally = recorded_summary(output, Tally.from_dict)
 
     def _render(self, partial: Path, output: Path) -> None:
         if self.format == "html":

@@ -62,7 +62,7 @@ def train(
     from groundscope.errors import InputError
     from groundscope.evaluate.thresholds import Objective
     from groundscope.train.card import model_card
-    from groundscope.train.data import PreparedData, ReadingOptions, prepare_data
+    from groundscope.train.data import PreparedData, ReadingOptions, check_one_reader, prepare_data
     from groundscope.train.fitting import plan_training, train_detector
 
     goal = Objective.parse(objective)
@@ -78,6 +78,7 @@ def train(
         )
     given = {"train": data, "dev": dev or [], "test": test or []}
     prepared = {what: [prepare_data(path, [made], options) for path in paths] for what, paths in given.items()}
+    check_one_reader([part for parts in prepared.values() for part in parts])
     # Reading takes minutes: what the records alone rule out is refused before.
     known = {what: [example for one in parts for example in one.readable] for what, parts in prepared.items()}
     plan_training(made, known["train"], known["dev"] if dev else None, known["test"] if test else None, seed=seed)

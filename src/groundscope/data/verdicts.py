@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 from groundscope.data.lock import only_writer
 from groundscope.errors import InputError, PrerequisiteError
@@ -23,6 +23,7 @@ from groundscope.verdict import Verdict
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_Read = TypeVar("_Read")
 RunState = Literal["new", "partial", "complete"]
 _START_AGAIN = "Choose another -o, or pass --overwrite to start again."
 
@@ -81,14 +82,17 @@ def read_verdicts(path: str | Path) -> Iterator[Verdict]:
             raise InputError(f"{path}, line {number}: {exc}") from exc
 
 
-def finished_records(path: str | Path) -> dict[str, FinishedRecord]:
+def finished_records(
+    path: str | Path, read: Callable[[Mapping[str, Any]], object] | None = None
+) -> dict[str, FinishedRecord]:
     """Return the records that an unfinished run has done, by id; a half last line (a crash) is cut off.
 
     Args:
         path: The ``.partial`` file; a missing one holds nothing.
+        read: Reads a record, and raises where it is damaged.
 
     Raises:
-        InputError: If the file holds something other than verdicts.
+        InputError: If the file holds something other than whole records of such a run.
     """
     path = Path(path)
     if not path.exists():
@@ -96,9 +100,13 @@ def finished_records(path: str | Path) -> dict[str, FinishedRecord]:
     _cut_unfinished_line(path)
     finished = {}
     for number, record in run_records(path):
-        if record.get("id") is None or "outcome" not in record:
-            raise InputError(f"{path}, line {number} is not a verdict. {_START_AGAIN}")
-        finished[str(record["id"])] = FinishedRecord(record["outcome"], record.get("flagged"))
+        outcome, flagged = record.get("outcome"), record.get("flagged")
+        if record.get("id") is None or not isinstance(outcome, str) or not isinstance(flagged, bool | None):
+            raise InputError(f"{path}, line {number} is not what a run wrote. {_START_AGAIN}")
+        if read is not None:
+            with _damaged(f"{path}, line {number}"):
+                read(record)
+        finished[str(record["id"])] = FinishedRecord(outcome, flagged)
     return finished
 
 
@@ -129,7 +137,32 @@ def run_state(path: str | Path, settings: Mapping[str, Any]) -> RunState:
     ]
     if other:
         raise InputError(f"{str(path)!r} was made with other settings ({'; '.join(other)}). {_START_AGAIN}")
+    if state == "complete" and recorded_run(path).get("bytes") not in (None, Path(path).stat().st_size):
+        raise InputError(f"{str(path)!r} has changed since it was finished. {_START_AGAIN}")
     return state
+
+
+def recorded_summary(path: str | Path, read: Callable[[Any], _Read]) -> _Read:
+    """Return the summary of a finished run, read from the side file of its output.
+
+    Args:
+        path: The output.
+        read: Reads what :meth:`RunWriter.finish` was given.
+
+    Raises:
+        InputError: If the side file does not hold such a summary.
+    """
+    with _damaged(str(run_path(path))):
+        return read(recorded_run(path)["summary"])
+
+
+@contextlib.contextmanager
+def _damaged(what: str) -> Iterator[None]:
+    """Tell any error of reading as damage."""
+    try:
+        yield
+    except (InputError, KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise InputError(f"{what} is damaged ({type(exc).__name__}: {exc}). {_START_AGAIN}") from exc
 
 
 def recorded_run(path: str | Path) -> dict[str, Any]:
@@ -151,13 +184,22 @@ class RunWriter:
         path: The final name of the output.
         settings: Whatever decides what the records say; plain JSON values.
         overwrite: Whether to discard what an earlier run made.
+        read: Reads a record that an earlier run wrote, and raises where it is damaged.
 
     Attributes:
         finished: The records that an earlier run has done, by id.
     """
 
-    def __init__(self, path: str | Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        settings: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        read: Callable[[Mapping[str, Any]], object] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._read = read
         self.settings = settings
         self.overwrite = overwrite
         self.finished: dict[str, FinishedRecord] = {}
@@ -180,7 +222,7 @@ class RunWriter:
                     old.unlink(missing_ok=True)
             if run_state(self.path, self.settings) == "complete":
                 raise InputError(f"{str(self.path)!r} is complete already. {_START_AGAIN}")
-            self.finished = finished_records(partial_path(self.path))
+            self.finished = finished_records(partial_path(self.path), self._read)
             self._record_run(None)
             self._stream = partial_path(self.path).open("ab")
         except OSError as exc:
@@ -236,15 +278,19 @@ class RunWriter:
         os.fsync(self._stream.fileno())
         self._stream.close()
         self._stream = None
-        self._record_run(summary)  # before the final name exists: what is complete always has its summary
+        # Before the final name exists: what is complete always has its summary.
+        self._record_run(summary, partial.stat().st_size if render is None else None)
         if render is None:
             partial.replace(self.path)
         else:
             render(partial)
             partial.unlink()
 
-    def _record_run(self, summary: Mapping[str, Any] | None) -> None:
-        record = {"settings": dict(self.settings)} | ({} if summary is None else {"summary": dict(summary)})
+    def _record_run(self, summary: Mapping[str, Any] | None, size: int | None = None) -> None:
+        record: dict[str, Any] = {"settings": dict(self.settings)} | (
+            {} if summary is None else {"summary": dict(summary)}
+        )
+        record |= {} if size is None else {"bytes": size}
         replace_text(run_path(self.path), json.dumps(record, ensure_ascii=False, indent=2) + "\n")
 
 
@@ -266,7 +312,7 @@ class VerdictWriter(RunWriter):
         include_context: bool = False,
         overwrite: bool = False,
     ) -> None:
-        super().__init__(path, settings, overwrite=overwrite)
+        super().__init__(path, settings, overwrite=overwrite, read=Verdict.from_dict)
         self.include_context = include_context
 
     def write(self, verdict: Verdict) -> None:

@@ -16,7 +16,7 @@ from groundscope.errors import InputError, MismatchError, PrerequisiteError
 from groundscope.example import Example
 from groundscope.learn.labels import ALL_KINDS, check_both_classes, check_kinds, response_label
 from groundscope.trace.trace import Trace
-from groundscope.trace.traced import Traced, TracedExample, examples_of
+from groundscope.trace.traced import Traced, TracedExample, check_one_model, examples_of
 from groundscope.verdict import Threshold
 
 if TYPE_CHECKING:
@@ -187,13 +187,7 @@ def check_traced(detector: LearnedDetector, data: Traced) -> Sequence[TracedExam
                 "groundscope.trace.extract makes them from examples."
             )
     check_examples(detector, examples_of(items))
-    first = items[0].trace.fingerprint
-    for item in items:
-        if item.trace.fingerprint != first:
-            raise InputError(
-                f"All traces must be of one model and template. Example {item.example.id!r} was read by "
-                f"{item.trace.model!r}, the first one by {items[0].trace.model!r}, or under another template."
-            )
+    check_one_model(items)
     return items
 
 
@@ -211,6 +205,26 @@ def check_examples(detector: LearnedDetector, data: Sequence[Example]) -> None:
         raise InputError(
             f"{detector.name} learns from the stretches that are marked in responses. Got {len(data)} examples and no "
             "marked stretch in any; mark them, or use a method or unit that learns from whole responses."
+        )
+
+
+def check_distinct(data: Sequence[Example]) -> None:
+    """Refuse examples that were given more than once, as a file or a trace store named twice does.
+
+    Raises:
+        InputError: If an identifier comes again with the same passages and response.
+    """
+    seen: set[tuple[object, ...]] = set()
+    again = []
+    for example in data:
+        key = (example.id, example.question, example.passages, example.response)
+        if example.id is not None and key in seen:
+            again.append(example.id)
+        seen.add(key)
+    if again:
+        raise InputError(
+            f"Each example must be given once. Got {len(again)} of them again, for instance {again[0]!r}; name every "
+            "file or trace store once, and leave out what is in another one."
         )
 
 

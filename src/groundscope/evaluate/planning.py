@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned import check_disjoint
+from groundscope.detectors.learned import check_disjoint, check_distinct
 from groundscope.errors import InputError, check_choice
 from groundscope.evaluate.scoring import candidates
 from groundscope.evaluate.splits import Split, by_record, by_shares, carve, check_separate, example_sources, folds
@@ -39,9 +39,11 @@ def plan_splits(
         seed: Of the draw.
 
     Raises:
-        InputError: If the data cannot be split as asked, or hold one class only.
+        InputError: If the data cannot be split as asked, hold one class only, or hold an example twice.
     """
     check_choice("evaluate", "split", split, SPLITS)
+    for part in (data, test or ()):
+        check_distinct(part)
     if test is not None:
         return [_to_test(data, test, dev_share, seed)]
     if split == "folds":

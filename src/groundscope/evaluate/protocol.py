@@ -25,7 +25,7 @@ from groundscope.evaluate.scoring import Candidate, candidates
 from groundscope.evaluate.splits import sources
 from groundscope.evaluate.thresholds import Objective
 from groundscope.evaluate.units import LEVELS, Truth, check_levels, gather
-from groundscope.trace.traced import Traced, TracedExample, examples_of
+from groundscope.trace.traced import Traced, TracedExample, check_one_model, examples_of
 
 
 def evaluate(
@@ -74,7 +74,8 @@ def evaluate(
         All figures; :func:`groundscope.report.evaluation.write_report` makes a folder of them.
 
     Raises:
-        InputError: If the data cannot be split as asked, hold one class only, or a parameter is wrong.
+        InputError: If the data cannot be split as asked, hold one class only or an example twice, were read by several
+            models, or a parameter is wrong.
     """
     wanted = check_levels(levels)
     if not wanted:
@@ -93,6 +94,7 @@ def evaluate(
         seed=seed,
     )
     items, left_out = [*items, *(held_out or ())], left_out + more
+    check_one_model(items)
     truth, groups = Truth(items), sources(items)
     measured = np.sort(np.concatenate([part.test for part in splits]))
     others = controls(items)

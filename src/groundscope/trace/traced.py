@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from groundscope.errors import InputError
 from groundscope.example import Example
 from groundscope.trace.trace import Trace
 
@@ -33,3 +34,17 @@ Traced = Sequence[TracedExample]
 def examples_of(data: Traced | Sequence[Example]) -> list[Example]:
     """Return the examples behind traced ones; those that nobody has read yet are returned as they are."""
     return [item.example if isinstance(item, TracedExample) else item for item in data]
+
+
+def check_one_model(data: Traced) -> None:
+    """Refuse traces that several models made, or one model under several templates.
+
+    Raises:
+        InputError: If they are.
+    """
+    for item in data:
+        if item.trace.fingerprint != data[0].trace.fingerprint:
+            raise InputError(
+                f"All traces must be of one model and template. Example {item.example.id!r} was read by "
+                f"{item.trace.model!r}, the first one by {data[0].trace.model!r}, or under another template."
+            )

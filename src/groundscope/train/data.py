@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -236,6 +237,26 @@ def prepare_data(
         raise InputError(f"{str(source)!r} holds no usable {'labelled ' if only_labelled else ''}records.")
     places = [place for place, example in enumerate(found) if id(example) in kept]
     return PreparedData([found[place] for place in places], chosen, bad, options, leave_out, store, places, limit)
+
+
+def check_one_reader(parts: Sequence[PreparedData]) -> None:
+    """Refuse data that several models have read or would read, before anything is loaded.
+
+    Raises:
+        InputError: If so.
+    """
+    from groundscope.lm.catalog import DEFAULT_MODEL
+
+    stores = [part.store for part in parts if part.store is not None]
+    files = [part.options.model or DEFAULT_MODEL for part in parts if part.store is None]
+    names = [*(store.fingerprint["model"] for store in stores), *files]
+    different = len({json.dumps(store.fingerprint, sort_keys=True) for store in stores}) > 1
+    if different or (stores and len(set(names)) > 1):
+        raise InputError(
+            f"All data must be read by one model under one template. Got trace stores and files of "
+            f"{', '.join(map(repr, dict.fromkeys(names)))}{' under different templates' * (len(set(names)) < 2)}; "
+            "extract again with one, or name the stores' model with --model for the files."
+        )
 
 
 def _served(store: TraceStore, detectors: Sequence[Detector]) -> Iterator[Detector]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from groundscope.detectors.base import describe
-from groundscope.detectors.learned import LearnedDetector, check_disjoint, check_examples, check_traced
+from groundscope.detectors.learned import LearnedDetector, check_disjoint, check_distinct, check_examples, check_traced
 from groundscope.errors import GroundscopeError, InputError
 from groundscope.evaluate.bootstrap import Estimate, Resampler
 from groundscope.evaluate.controls import controls
@@ -177,6 +177,8 @@ def plan_training(
         InputError: See :func:`train_detector`.
     """
     check_examples(detector, data)
+    for part in (data, dev or (), test or ()):
+        check_distinct(part)
     if test is not None and not test:
         raise InputError("There is no example to measure on: none of the test set could be read.")
     large: Indices = np.arange(len(data), dtype=np.int64)
