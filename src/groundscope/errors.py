@@ -39,7 +39,7 @@ class ContextTooLongError(LayoutError):
         self.response_tokens = response_tokens
         self.limit = limit
         advice = advice or (
-            "Shorten the passages, choose a model with a longer context, or let them be scored in parts "
+            "Shorten the passages, choose a model with a longer context, or score a finished response in parts "
             "(long_context='chunk', --long-context chunk)."
         )
         super().__init__(
@@ -96,6 +96,11 @@ def check_count(owner: str, name: str, given: object) -> None:
         raise InputError(f"The {name!r} parameter of {owner} must be an integer of at least 1. Got {given!r} instead.")
     if given < 1:
         raise InputError(f"The {name!r} parameter of {owner} must be at least 1. Got {given!r} instead.")
+
+
+def is_index(value: object, size: int) -> bool:
+    """Whether a value is a whole number from 0 to below a size."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and 0 <= int(value) < size
 
 
 def is_finite(value: object) -> bool:

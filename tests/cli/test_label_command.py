@@ -1,7 +1,9 @@
 """``groundscope label`` against a real local server."""
 
+import errno
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -196,6 +198,40 @@ def test_a_field_without_gold_answers_says_why(tmp_path, field, said):
     done = run(data, "-o", tmp_path / "out.jsonl", "--gold-answers", field)
     assert done.exit_code == 2 and "No record of" in done.stderr and said in done.stderr
     assert list(tmp_path.iterdir()) == [data]
+
+
+def test_a_disk_that_fills_while_the_output_is_made_is_named(tmp_path, monkeypatch):
+    def full(path, target):
+        if target == output:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        os.replace(path, target)
+
+    data, output = write(tmp_path / "data.jsonl", RECORDS[:2]), tmp_path / "out.jsonl"
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    done = run(data, "-o", output, "--gold-answers", "gold")
+    assert done.exit_code == 2 and "out.jsonl' cannot be written: No space left" in " ".join(done.stderr.split())
+    assert not output.exists() and partial_path(output).exists()
+    monkeypatch.undo()
+    assert run(data, "-o", output, "--gold-answers", "gold").exit_code == 0
+    assert len(read(output)) == 2
+
+
+@pytest.mark.parametrize(
+    "damage", [{"usage": None}, {"usage": {"x": 1}}, {"fields": 3}, {"outcome": []}, {"fields": None}]
+)
+def test_a_damaged_record_of_an_earlier_run_is_said(tmp_path, monkeypatch, damage):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    data, output = write(tmp_path / "data.jsonl", RECORDS[:2]), tmp_path / "out.jsonl"
+    monkeypatch.setattr("groundscope.cli.label_file.RunWriter.finish", interrupted)
+    run(data, "-o", output, "--gold-answers", "gold")
+    monkeypatch.undo()
+    lines = partial_path(output).read_text(encoding="utf-8").splitlines()
+    lines[0] = json.dumps(json.loads(lines[0]) | damage)
+    partial_path(output).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = run(data, "-o", output, "--gold-answers", "gold")
+    assert done.exit_code == 2 and "line 1" in done.stderr and not output.exists()
 
 
 def test_gold_answers_need_no_judge(tmp_path):

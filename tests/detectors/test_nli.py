@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 import groundscope as gs
 from groundscope.detectors.nli import Nli
+from groundscope.detectors.thresholds import read_sample, reference_sample
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.lm.pairs import PairClassifier, windows
+from groundscope.lm.template import PromptTemplate
 
 FILLER = " ".join(f"word{number}" for number in range(12))
 
@@ -159,6 +161,15 @@ def test_a_refusal_is_remembered(tmp_path, tiny, monkeypatch):
     monkeypatch.setattr(PairClassifier, "load", None)
     with pytest.raises(PrerequisiteError, match="could not be loaded"):
         gathered(detector, tiny, (FILLER,), "claim word1.")
+
+
+def test_a_classifier_that_is_of_no_use_is_loaded_once_and_blamed(folder, tiny, monkeypatch):
+    detector = Nli(str(folder), label="nonsense")
+    with pytest.raises(PrerequisiteError, match=r"has no class .*ENTAILMENT"):
+        gathered(detector, tiny, (FILLER,), "claim word1.")
+    monkeypatch.setattr(PairClassifier, "load", None)
+    with pytest.raises(PrerequisiteError, match=r"has no class .*ENTAILMENT"):
+        read_sample(tiny, [detector], PromptTemplate(), reference_sample())
 
 
 def test_it_is_loaded_once_and_never_copied(folder, tiny):

@@ -239,6 +239,45 @@ def test_candidates_are_written_as_one_batch_and_the_best_goes_on(tiny, prompt):
         np.testing.assert_allclose(session.trace(0)[name], want[name], rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.parametrize("sequence", [1, -1, "a", 0.0, None, True])
+def test_a_sequence_that_is_not_there(tiny, prompt, sequence):
+    session = Session(tiny, prompt)
+    asked = [session.text, session.ids, session.length, session.ended, session.offsets, session.trace]
+    for ask in [*asked, lambda number: session.end(number, "end"), lambda number: session.keep([number])]:
+        with pytest.raises(InputError, match=r"Sequences are numbered 0 to 0.*Got \[?" + repr(sequence)):
+            ask(sequence)
+    assert session.ended(0) is None
+
+
+def test_a_session_that_has_ended_is_not_written_to(tiny, prompt):
+    session = Session(tiny, prompt)
+    with pytest.raises(InputError, match="'reason' parameter of end must be one of 'end'"):
+        session.end(0, "because")
+    with pytest.raises(InputError, match=r"'sampler' parameter of generate must be a Sampler\. Got 'x'"):
+        generate(session, "x", 5)
+    session.end(0, "length")
+    with pytest.raises(InputError, match="have ended"):
+        generate(session, max_new_tokens=5)
+
+
+@pytest.mark.parametrize("ids", [[[1.5]], torch.tensor([[1.0]]), [[True]], np.array([[2.5]])])
+def test_only_whole_numbers_are_fed(tiny, prompt, ids):
+    session = Session(tiny, prompt, ["token_logprob"])
+    with pytest.raises(InputError, match="must hold whole numbers"):
+        session.feed(ids)
+    assert session.tokens == 0 and session.length(0) == 0
+
+
+def test_what_was_fed_is_not_counted_as_prompt(make_tiny):
+    lm = make_tiny(context=256)
+    session = Session(lm, lm.renderer().prompt(QUESTION, PASSAGES))
+    prompt_tokens = len(lm.renderer().prompt(QUESTION, PASSAGES).prompt_ids)
+    session.feed([[5] * 20])
+    with pytest.raises(ContextTooLongError) as caught:
+        session.feed([[5] * 256])
+    assert (caught.value.prompt_tokens, caught.value.response_tokens) == (prompt_tokens, 276)
+
+
 def test_rolled_back_text_is_as_before(tiny, prompt):
     session = Session(tiny, prompt, SIGNALS)
     list(generate(session, DRAWN, 8))

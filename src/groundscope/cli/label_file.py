@@ -327,6 +327,11 @@ class LabelRun:
                         record["labelled_by"] = how if found["error"] is None else how | {"error": found["error"]}
                     stream.write(record_line(record))
             temporary.replace(self.output)
+        except OSError as exc:
+            raise PrerequisiteError(
+                f"{str(self.output)!r} cannot be written: {exc.strerror}. What is labelled is in {str(partial)!r}; "
+                "make room and run the same command again."
+            ) from exc
         finally:
             temporary.unlink(missing_ok=True)
 

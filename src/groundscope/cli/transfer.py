@@ -64,6 +64,11 @@ def transfer(
     goal = Objective.parse(objective)
     if (to is None) == (target is None):
         raise InputError("Give either --to MODEL or --target STORE.")
+    if target is None and is_store(data):
+        raise InputError(
+            f"--data {str(data)!r} is a trace store of the old model, which --to cannot read with the new one. Give "
+            "the new model's store with --target, or the JSON Lines file as --data."
+        )
     old = load_detector(detector)
     check_folder(output, overwrite=overwrite)
     options = ReadingOptions(None, device, None if dtype == "auto" else dtype, template, batch_size)

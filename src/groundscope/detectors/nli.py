@@ -86,8 +86,7 @@ class Nli(GatheredDetector):
         """Hold every sentence against every passage.
 
         Raises:
-            PrerequisiteError: If the classifier cannot be had.
-            InputError: If it has no class of that name.
+            PrerequisiteError: If the classifier cannot be had, is incomplete, or has no class of that name.
         """
         from groundscope.lm.pairs import PairClassifier
 
@@ -96,10 +95,10 @@ class Nli(GatheredDetector):
         if not hasattr(self, "classifier_"):
             try:
                 self.classifier_ = PairClassifier.load(str(self.model), self.label, self.device or str(lm.device))
-            except PrerequisiteError as exc:
-                # Asking the hub again takes most of a minute, for every example.
+            except (PrerequisiteError, InputError) as exc:
+                # It is the same for every example, and asking the hub again takes most of a minute.
                 self.refusal_ = str(exc)
-                raise
+                raise PrerequisiteError(self.refusal_) from exc
         sentences = split_sentences(example.response)
         texts = [example.response[start:end] for start, end in sentences]
         support = self.classifier_.support(texts, example.passages, self.batch_size)

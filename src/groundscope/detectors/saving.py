@@ -172,7 +172,7 @@ def load_detector(source: str | Path) -> LearnedDetector:
 
     folder = Path(source) if Path(source).exists() else _from_hub(str(source))
     try:
-        config: Any = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        config: Any = json.loads((folder / CONFIG).read_text(encoding="utf-8"), parse_constant=_refused)
         arrays = load_file(folder / ARRAYS)
     except FileNotFoundError as exc:
         raise InputError(
@@ -196,6 +196,10 @@ def load_detector(source: str | Path) -> LearnedDetector:
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise InputError(f"The detector in {str(source)!r} is damaged ({exc!r}). Train or copy it again.") from exc
     return detector
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"it holds {constant} where a number must stand")
 
 
 def _origin(config: dict[str, Any]) -> tuple[dict[str, Any], list[str], Threshold | None]:

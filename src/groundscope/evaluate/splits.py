@@ -197,8 +197,12 @@ def _cut(
     from sklearn.model_selection import StratifiedGroupKFold
 
     splitter = StratifiedGroupKFold(parts, shuffle=True, random_state=seed)
-    if min(np.bincount(labels.astype(int), minlength=2)) < 1 or max(np.bincount(labels.astype(int))) < parts:
-        raise InputError(f"Cutting {parts} parts needs both classes and {parts} examples of one. Got {len(labels)}.")
+    others, hallucinated = np.bincount(labels.astype(int), minlength=2).tolist()
+    if min(others, hallucinated) < 1 or max(others, hallucinated) < parts:
+        raise InputError(
+            f"Cutting {parts} parts needs both classes and {parts} examples of one. There are {hallucinated} "
+            f"hallucinated ones and {others} others to be cut; give more examples, or ask for fewer folds."
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # fewer examples of a class than parts: checked by the callers
         for rest, part in splitter.split(labels, labels, groups):

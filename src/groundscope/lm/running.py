@@ -80,11 +80,11 @@ class Running:
                 f"Token ids must be at least 0 and below the model's vocabulary of {vocabulary}. Got "
                 f"{int(ids.min())} to {int(ids.max())} instead; use the tokenizer that belongs to the model."
             )
-        read, limit = self.length - min(self.pads), self._lm.max_length
-        if limit is not None and read + ids.shape[1] > limit:
-            raise ContextTooLongError(
-                read, ids.shape[1], limit, "Shorten the passages, or let less text follow them."
-            )  # fmt: skip
+        total, limit = self.length + ids.shape[1] - min(self.pads), self._lm.max_length
+        if limit is not None and total > limit:
+            prompt = self.width - min(self.pads)
+            advice = "Let less text follow the prompt, or shorten its passages."
+            raise ContextTooLongError(prompt, total - prompt, limit, advice)
 
     @torch.inference_mode()
     def read(self, ids: Tensor | None) -> Tensor:

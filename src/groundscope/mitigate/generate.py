@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from groundscope.errors import ContextTooLongError, check_count
+from groundscope.errors import ContextTooLongError, InputError, check_count
 from groundscope.lm.running import end_ids
 from groundscope.mitigate.sampler import Draws, Sampler
 from groundscope.mitigate.session import Session
@@ -84,6 +84,10 @@ def generate(
         NonFiniteError: If the model produces NaN or infinity.
     """
     check_count("generate", "max_new_tokens", max_new_tokens)
+    if sampler is not None and not isinstance(sampler, Sampler):
+        raise InputError(f"The 'sampler' parameter of generate must be a Sampler. Got {sampler!r} instead.")
+    if all(session.ended(number) is not None for number in range(session.size)):
+        raise InputError("All sequences of this session have ended. Fork before the end to write on.")
     limit = session.lm.max_length
     if limit is not None and session.longest() + max_new_tokens > limit:
         raise ContextTooLongError(

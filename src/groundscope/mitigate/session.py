@@ -6,11 +6,11 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from torch import Tensor
 
-from groundscope.errors import InputError
+from groundscope.errors import InputError, check_choice, is_index
 from groundscope.lm.layout import Layout
 from groundscope.mitigate.spelling import Spelling, as_offsets
 from groundscope.trace.online import OnlineTrace
@@ -105,6 +105,11 @@ class Session:
                     item.spelling.add(token)
                 item.length, item.characters = self.tokens, len(item.spelling.text)
 
+    def _at(self, sequence: int) -> _Written:
+        if not is_index(sequence, self.size):
+            raise InputError(f"Sequences are numbered 0 to {self.size - 1}. Got {sequence!r} instead.")
+        return self._written[sequence]
+
     def end(self, sequence: int, reason: Reason, characters: int | None = None) -> None:
         """Let a sequence end.
 
@@ -113,7 +118,8 @@ class Session:
             reason: ``end`` (the model ended it), ``stop`` (a stop string) or ``length`` (the budget).
             characters: Where its text ends; tokens that begin there or later are not part of it. By default all is.
         """
-        item = self._written[sequence]
+        item = self._at(sequence)
+        check_choice("end", "reason", reason, get_args(Reason))
         item.spelling.finish()
         item.reason, item.ended_at = reason, self.tokens
         item.characters = len(item.spelling.text) if characters is None else characters
@@ -122,11 +128,11 @@ class Session:
 
     def ended(self, sequence: int) -> Reason | None:
         """Return why a sequence has ended; ``None`` while it has not."""
-        return self._written[sequence].reason
+        return self._at(sequence).reason
 
     def length(self, sequence: int) -> int:
         """Return how many tokens a sequence has."""
-        return self._written[sequence].length
+        return self._at(sequence).length
 
     def ids(self, sequence: int) -> list[int]:
         """Return the token ids of a sequence, without what ended it."""
@@ -134,12 +140,12 @@ class Session:
 
     def text(self, sequence: int) -> str:
         """Return the text of a sequence: whole characters only."""
-        item = self._written[sequence]
+        item = self._at(sequence)
         return item.spelling.text[: item.characters]
 
     def offsets(self, sequence: int) -> list[tuple[int, int]]:
         """Return the [start, end) code points of the tokens whose characters are whole."""
-        item = self._written[sequence]
+        item = self._at(sequence)
         return [(s, min(e, item.characters)) for s, e in item.spelling.offsets[: item.length]]
 
     def trace(self, sequence: int) -> Trace:
@@ -151,7 +157,7 @@ class Session:
         length = self.length(sequence)
         if self.lm.tokenizer is None:
             return self.online.trace(sequence, length)
-        item = self._written[sequence]
+        item = self._at(sequence)
         spelling = item.spelling.copy()
         spelling.finish()  # a character that is not whole yet is shown as it stands
         text = spelling.text if item.reason is None else self.text(sequence)

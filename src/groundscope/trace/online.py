@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from groundscope.errors import InputError, NonFiniteError, check_count
+from groundscope.errors import InputError, NonFiniteError, check_count, is_index
 from groundscope.lm.layout import Layout, Segment
 from groundscope.lm.offsets import Offsets
 from groundscope.trace.engine import check_layouts
@@ -162,7 +162,7 @@ class OnlineTrace:
             LayoutError: If an id is not the model's; nothing has been fed then.
         """
         try:
-            given = torch.as_tensor(ids, dtype=torch.long).cpu()
+            given = torch.as_tensor(ids).cpu()
         except (TypeError, ValueError, RuntimeError) as exc:
             raise InputError(f"The 'ids' parameter of feed must hold token ids. Got {exc}.") from exc
         if given.dim() != 2 or given.shape[0] != self.size or given.shape[1] < 1:
@@ -170,6 +170,9 @@ class OnlineTrace:
                 f"The 'ids' parameter of feed must be of shape ({self.size}, tokens), with at least one token. "
                 f"Got {tuple(given.shape)} instead."
             )
+        if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+            raise InputError(f"The 'ids' parameter of feed must hold whole numbers. Got {given.dtype} instead.")
+        given = given.long()
         self._reader.check(given)
         for piece in torch.split(given, max(1, _ROWS // self.size), dim=1):
             self._grow(piece)
@@ -232,7 +235,7 @@ class OnlineTrace:
 
     def _checked(self, sequences: Sequence[int] | None) -> list[int]:
         chosen = list(range(self.size) if sequences is None else sequences)
-        if not chosen or any(not 0 <= i < self.size for i in chosen):
+        if not chosen or not all(is_index(i, self.size) for i in chosen):
             raise InputError(f"Sequences are numbered 0 to {self.size - 1}, and one is needed. Got {chosen} instead.")
         return chosen
 

@@ -213,10 +213,12 @@ def prepare_data(
     Raises:
         InputError: If there is nothing to read, or a store lacks a signal or was read by another model.
     """
-    from groundscope.trace.store import TraceStore, is_store
+    from groundscope.trace.store import INDEX, TraceStore, is_store
 
     options = options or ReadingOptions()
     store, bad, chosen = None, list[BadRecord](), list(detectors)
+    if Path(source).is_dir() and not is_store(source):
+        raise InputError(f"The folder {str(source)!r} is no trace store: it lacks {INDEX}. Extract again.")
     if is_store(source):
         store = TraceStore(source)
         if options.model not in (None, store.fingerprint["model"]):
