@@ -4,8 +4,9 @@
 
 DATA defaults to the sample in examples/. The table gives, per signal, the root mean square difference and
 the mean absolute difference over all entries, relative to the signal's own root mean square and mean
-absolute value, the mean absolute difference in the signal's own unit, the share of entries that are within 2e-2 as numpy's
-allclose has it (absolute or relative), and the rank correlation of the means of responses.
+absolute value, the mean absolute difference in the signal's own unit, the share of entries that are
+within 2e-2 as numpy's allclose has it (absolute or relative), and the rank correlation of the means of
+responses.
 """
 
 from __future__ import annotations

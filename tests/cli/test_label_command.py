@@ -3,11 +3,11 @@
 import errno
 import gzip
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -201,13 +201,15 @@ def test_a_field_without_gold_answers_says_why(tmp_path, field, said):
 
 
 def test_a_disk_that_fills_while_the_output_is_made_is_named(tmp_path, monkeypatch):
+    real = Path.replace
+
     def full(path, target):
         if target == output:
             raise OSError(errno.ENOSPC, "No space left on device")
-        os.replace(path, target)
+        return real(path, target)
 
     data, output = write(tmp_path / "data.jsonl", RECORDS[:2]), tmp_path / "out.jsonl"
-    monkeypatch.setattr("pathlib.Path.replace", full)
+    monkeypatch.setattr(Path, "replace", full)
     done = run(data, "-o", output, "--gold-answers", "gold")
     assert done.exit_code == 2 and "out.jsonl' cannot be written: No space left" in " ".join(done.stderr.split())
     assert not output.exists() and partial_path(output).exists()
