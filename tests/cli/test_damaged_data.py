@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 from groundscope.cli.main import app
 from train.conftest import make_examples
 
-LINES = [json.dumps(example.to_dict(), ensure_ascii=False).encode() for example in make_examples(24)]
+LINES = [
+    json.dumps({**example.to_dict(), "gold": "1889"}, ensure_ascii=False).encode() for example in make_examples(24)
+]
 WHOLE = gzip.compress(b"\n".join(LINES))
 _draw = random.Random(0)
 

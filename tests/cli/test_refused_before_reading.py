@@ -69,8 +69,8 @@ TRAIN = {
     "one source": ((*LENS, "lone.jsonl"), "cannot be held back by source"),
     "one class to choose on": ((*LENS, "good.jsonl", "--dev", "others-faithful.jsonl"), "Got 12 faithful and 0"),
     "coarse labels to choose on": ((*LENS, "good.jsonl", "--dev", "others-whole.jsonl"), "'other-e1' has labels"),
-    "shared with dev": ((*LENS, "good.jsonl", "--dev", "good.jsonl"), "must not share a id"),
-    "shared with test": ((*LENS, "good.jsonl", "--test", "good.jsonl"), "must not share a id"),
+    "shared with dev": ((*LENS, "good.jsonl", "--dev", "good.jsonl"), "must not share an id"),
+    "shared with test": ((*LENS, "good.jsonl", "--test", "good.jsonl"), "must not share an id"),
     "before heads are looked for": (
         ("train", "redeep-token", "--train", "faithful.jsonl", "--copying-heads", 3),
         "Got 12 faithful and 0 hallucinated",
@@ -87,7 +87,7 @@ EVALUATE = {
     "no test split": (("whole.jsonl", "--split", "records", "-d", "perplexity"), "The split 'test' holds one class"),
     "one source": (("lone.jsonl", "--split", "shares", "-d", "perplexity"), "cannot be held back by source"),
     "test of one class": (("good.jsonl", "--test", "others-faithful.jsonl", "-d", "perplexity"), "of both classes"),
-    "shared with test": (("good.jsonl", "--test", "good.jsonl", "-d", "perplexity"), "must not share a id"),
+    "shared with test": (("good.jsonl", "--test", "good.jsonl", "-d", "perplexity"), "must not share an id"),
     "labels of whole responses": (
         ("whole.jsonl", "-d", "lookback-lens", "-d", "aggtruth"),
         "lookback-lens learns from labels of the kind 'span' or 'sentence'",

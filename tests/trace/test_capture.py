@@ -235,6 +235,43 @@ def test_two_threads_trace_one_model_at_once(wrappers):
     assert model.config._attn_implementation == "sdpa" and hooks(model) == 0 and not model.training
 
 
+def without_keywords(model):
+    """Run a model as a thread does that comes while another one's hooks are half registered or half removed."""
+    noted = [(module, dict(module._forward_pre_hooks_with_kwargs)) for module in model.modules()]
+    for module, _ in noted:
+        module._forward_pre_hooks_with_kwargs.clear()
+    try:
+        model(torch.tensor([[3, 4, 5]]))
+    finally:
+        for module, flags in noted:
+            module._forward_pre_hooks_with_kwargs.update(flags)
+
+
+def test_half_registered_hooks_do_not_break_other_threads():
+    lm = gs.LanguageModel(families.build("llama"))
+    jobs = some_layouts(2)
+    want = lm.trace(jobs, ALL)
+    errors = []
+
+    def elsewhere(*_):
+        try:
+            without_keywords(lm.model)
+        except Exception as exc:
+            errors.append(exc)
+
+    def meet(*_):
+        thread = threading.Thread(target=elsewhere)
+        handle.remove()
+        thread.start()
+        thread.join(timeout=60)
+
+    handle = lm.model.model.layers[1].register_forward_pre_hook(meet)
+    got = lm.trace(jobs, ALL)
+    assert errors == []
+    for trace, expected in zip(got, want, strict=True):
+        assert_same(trace, expected)
+
+
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "gpt_oss", "qwen3", "phi", "gpt2"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("side", ["right", "left"])

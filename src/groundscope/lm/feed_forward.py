@@ -77,8 +77,9 @@ class _Hooks:
         elif mid.feed_forward is not None:
             stack.callback(mid.feed_forward.register_forward_hook(self._on_branch).remove)
 
-    def _on_mid(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        hidden = first_tensor(args, kwargs)
+    def _on_mid(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        # torch notes in two steps that a hook takes keywords: another thread's pass may call it in between without.
+        hidden = first_tensor(args, kwargs or {})
         if self in _ACTIVE.get():
             self._mid = None if hidden is None else hidden.clone()
 

@@ -102,8 +102,9 @@ class PassCapture:
         # Copied, so that the layer's whole tensor can be freed.
         return hidden[g.batch, start : start + g.response].clone()
 
-    def _on_mid(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        hidden = first_tensor(args, kwargs)
+    def _on_mid(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        # torch notes in two steps that a hook takes keywords: another thread's pass may call it in between without.
+        hidden = first_tensor(args, kwargs or {})
         if current_observer() is not self or hidden is None:
             return
         for g in self._lens:
