@@ -99,9 +99,10 @@ def folds(data: Examples, count: int = 5, dev_share: float = 0.2, seed: int = 0)
         raise InputError(f"The 'count' parameter of folds must be at least 2. Got {count!r} instead.")
     found = len(set(groups))
     if found < count:
+        fewer = f"use fewer folds (--folds {found}), or " if found > 1 else ""
         raise InputError(
             f"Cutting {count} folds by source needs at least {count} sources. Got {found} in {len(labels)} examples; "
-            "use fewer folds, or give examples from more sources."
+            f"{fewer}give examples from more sources."
         )
     for number, (rest, test) in enumerate(_cut(labels, groups, count, seed), start=1):
         _check_both(labels[rest], f"The training part of fold {number} holds")
