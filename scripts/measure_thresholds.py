@@ -1,6 +1,8 @@
 """Measure the shipped thresholds of the embedded model again, after a change of detector, template or sample.
 
 python scripts/measure_thresholds.py
+
+Those that sample answers make it take an hour.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ def main() -> None:
     lm = gs.LanguageModel.from_pretrained("smollm2-135m")
     template = gs.PromptTemplate()
     made = [from_name(name) for name in names()]
-    detectors = [detector for detector in made if not detector.needs_training and not detector.costs_more]
+    # Of nli the line depends on a classifier that does not come with the package.
+    detectors = [detector for detector in made if not detector.needs_training and detector.name != "nli"]
     traces = read_sample(lm, detectors, template, reference_sample())
     table = {}
     for detector in detectors:
