@@ -8,13 +8,15 @@ against the model's own logits, so a family that does something else is refused,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from groundscope.errors import NonFiniteError, UnsupportedModelError
 from groundscope.lm.interface import AttentionCall, AttentionTap, observing
@@ -184,11 +186,7 @@ def _watching(decoder: nn.Module, layers: tuple[nn.Module, ...], calls: _Calls) 
 
         for index, layer in enumerate(layers):
             calls.children[index] = []
-            stack.callback(
-                layer.register_forward_pre_hook(
-                    lambda _m, a, k, i=index: calls.layer_in.__setitem__(i, first_tensor(a, k)), with_kwargs=True
-                ).remove
-            )
+            stack.callback(watch_input(layer, partial(calls.layer_in.__setitem__, index)).remove)
             for name, child in layer.named_children():
                 watch(
                     child,
@@ -213,6 +211,18 @@ def tensor_of(output: Any) -> Tensor | None:
     if isinstance(output, (tuple, list)) and output and isinstance(output[0], Tensor):
         return output[0]
     return None
+
+
+def watch_input(module: nn.Module, watch: Callable[[Tensor | None], None]) -> RemovableHandle:
+    """Show the hidden states that a module is called with, before it runs.
+
+    torch notes in two steps that a hook takes keywords: the pass of another thread may call it in between without.
+    """
+
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        watch(first_tensor(args, kwargs or {}))
+
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
 
 
 def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

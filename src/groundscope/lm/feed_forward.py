@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from groundscope.errors import InputError
-from groundscope.lm.blocks import first_tensor, tensor_of
+from groundscope.lm.blocks import tensor_of, watch_input
 
 if TYPE_CHECKING:
     from groundscope.lm.language_model import LanguageModel
@@ -72,14 +72,12 @@ class _Hooks:
         stack.callback(_ACTIVE.reset, _ACTIVE.set(_ACTIVE.get() | {self}))
         mid = lm.anatomy.mids[self._layer]
         if mid.reader is not None:
-            stack.callback(mid.reader.register_forward_pre_hook(self._on_mid, with_kwargs=True).remove)
+            stack.callback(watch_input(mid.reader, self._on_mid).remove)
             stack.callback(lm.anatomy.layers[self._layer].register_forward_hook(self._on_out).remove)
         elif mid.feed_forward is not None:
             stack.callback(mid.feed_forward.register_forward_hook(self._on_branch).remove)
 
-    def _on_mid(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        # torch notes in two steps that a hook takes keywords: another thread's pass may call it in between without.
-        hidden = first_tensor(args, kwargs or {})
+    def _on_mid(self, hidden: Tensor | None) -> None:
         if self in _ACTIVE.get():
             self._mid = None if hidden is None else hidden.clone()
 

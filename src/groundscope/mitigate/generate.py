@@ -86,8 +86,7 @@ def generate(
     check_count("generate", "max_new_tokens", max_new_tokens)
     if sampler is not None and not isinstance(sampler, Sampler):
         raise InputError(f"The 'sampler' parameter of generate must be a Sampler. Got {sampler!r} instead.")
-    if all(session.ended(number) is not None for number in range(session.size)):
-        raise InputError("All sequences of this session have ended. Fork before the end to write on.")
+    session.check_open()
     limit = session.lm.max_length
     if limit is not None and session.longest() + max_new_tokens > limit:
         raise ContextTooLongError(

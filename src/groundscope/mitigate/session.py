@@ -95,8 +95,7 @@ class Session:
             InputError: If the shape is another, or all have ended.
             ContextTooLongError: If a sequence no longer fits the model; nothing has been fed then.
         """
-        if all(item.reason is not None for item in self._written):
-            raise InputError("All sequences of this session have ended. Fork before the end to write on.")
+        self.check_open()
         self.online.feed(ids)
         rows = ids.tolist() if isinstance(ids, Tensor) else ids
         for item, row in zip(self._written, rows, strict=True):
@@ -104,6 +103,15 @@ class Session:
                 for token in row:
                     item.spelling.add(token)
                 item.length, item.characters = self.tokens, len(item.spelling.text)
+
+    def check_open(self) -> None:
+        """Refuse to write on where all sequences have ended.
+
+        Raises:
+            InputError: If they have.
+        """
+        if all(item.reason is not None for item in self._written):
+            raise InputError("All sequences of this session have ended. Fork before the end to write on.")
 
     def _at(self, sequence: int) -> _Written:
         if not is_index(sequence, self.size):

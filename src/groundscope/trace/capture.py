@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from groundscope.lm.blocks import Anatomy, first_tensor, tensor_of
+from groundscope.lm.blocks import Anatomy, tensor_of, watch_input
 from groundscope.lm.interface import AttentionCall, current_observer, observing
 from groundscope.trace.signals.attention import RowGeometry
 
@@ -92,7 +92,7 @@ class PassCapture:
         if self._with_mids:
             mid = self._anatomy.mids[index]
             if mid.reader is not None:
-                stack.callback(mid.reader.register_forward_pre_hook(self._on_mid, with_kwargs=True).remove)
+                stack.callback(watch_input(mid.reader, self._on_mid).remove)
             elif mid.feed_forward is not None:
                 stack.callback(mid.feed_forward.register_forward_hook(self._on_branch).remove)
         stack.callback(layer.register_forward_hook(self._on_out).remove)
@@ -102,9 +102,7 @@ class PassCapture:
         # Copied, so that the layer's whole tensor can be freed.
         return hidden[g.batch, start : start + g.response].clone()
 
-    def _on_mid(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        # torch notes in two steps that a hook takes keywords: another thread's pass may call it in between without.
-        hidden = first_tensor(args, kwargs or {})
+    def _on_mid(self, hidden: Tensor | None) -> None:
         if current_observer() is not self or hidden is None:
             return
         for g in self._lens:
