@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import hypothesis
 import pytest
 
 from tiny_model import TINY_CONTEXT, build_tiny_llama, build_tiny_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def thawed():
+    """Give back to the collector what a command run in this process kept from it."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

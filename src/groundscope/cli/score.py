@@ -11,6 +11,7 @@ import typer
 
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
 from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
+from groundscope.cli.permanent import permanent
 from groundscope.data.verdicts import check_place, replace_text
 from groundscope.errors import InputError
 from groundscope.lm.catalog import DEFAULT_MODEL, is_embedded
@@ -43,6 +44,7 @@ class Reading:
     batch_size: int
     seed: int
 
+    @permanent()
     def load(self) -> Scope:
         """Load the model and the detector; this is where torch is imported."""
         from transformers.utils import logging
