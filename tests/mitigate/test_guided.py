@@ -75,31 +75,6 @@ def run(session, detector, **options):
     return answer, steps
 
 
-@pytest.mark.parametrize("name", ["lookback-lens", "perplexity", "entropy"])
-def test_the_choice_is_that_of_the_finished_text(tiny, prompt, lens, name):
-    """Every candidate's score is what the engine's trace of its own finished text gives."""
-    detector = lens if name == "lookback-lens" else from_name(name)
-    answer, steps = run(session_of(tiny, detector, prompt), detector, max_new_tokens=15)
-    before: list[int] = []
-    for step in steps:
-        for item in step.decision.candidates:
-            layout = gs.Layout.from_ids(
-                prompt.prompt_ids, [*before, *item.ids], passages=prompt.passages, header=prompt.header
-            )
-            want = stretch_score(
-                detector, tiny.trace(layout, detector.signals), len(before), len(before) + len(item.ids)
-            )
-            assert item.score == pytest.approx(want, rel=1e-3, abs=1e-4)
-        assert step.decision.basis == "score"
-        assert step.decision.chosen == int(np.argmin([item.score for item in step.decision.candidates]))
-        before += step.decision.taken.ids
-    # Where the budget cuts a character in two, its tokens are no part of the answer.
-    kept = answer.session.ids(0)
-    assert before[: len(kept)] == kept and len(before) - len(kept) < 4 and before == answer.log.ids
-    assert answer.session.ended(0) == "length"
-    assert "".join(step.piece for step in steps) == answer.text == answer.log.text
-
-
 def test_probes_score_the_mean_features_of_the_chunk(tiny, prompt, lens):
     session = session_of(tiny, lens, prompt)
     list(generate(session, DRAWN, 11))
