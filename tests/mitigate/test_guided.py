@@ -88,6 +88,7 @@ def test_probes_score_the_mean_features_of_the_chunk(tiny, prompt, lens):
 
 
 def test_candidates_are_one_batch_and_the_prompt_is_read_once(tiny, prompt, lens):
+    run(session_of(tiny, lens, prompt), lens, max_new_tokens=2)  # a model is tried out when it first writes
     session = session_of(tiny, lens, prompt)
     shapes = []
     handle = tiny.anatomy.decoder.register_forward_pre_hook(
