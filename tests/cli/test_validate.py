@@ -78,6 +78,14 @@ def test_analyse_takes_a_trace_store_and_its_model(place):
     assert found["interventions"][0]["groups"][0]["responses"] == 12
 
 
+def test_a_store_that_holds_none_of_what_is_compared_is_refused(place):
+    store = place / "plain"
+    run("extract", place / "data.jsonl", "-o", store, "--model", place / "model", "--signal", "token_entropy")
+    done = run("analyse", store, "-o", place / "nothing", code=2)
+    assert "--signal external_context_score" in done.stderr and "--signal parametric_knowledge_score" in done.stderr
+    assert not (place / "nothing").exists()
+
+
 def test_wrong_use_is_one_line(place, tmp_path):
     (tmp_path / "other.txt").write_text("x")
     model = ("--model", place / "model")

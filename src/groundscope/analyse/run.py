@@ -124,6 +124,9 @@ class _Run:
             made_by = self.store.fingerprint["model"]
             self.options = replace(options, model=options.model or made_by)
             held = [name for name in (CONTEXT, KNOWLEDGE) if name in self.store.signals]
+            if not held and not (plan.heads or plan.layers or plan.axes):
+                lacking = "; ".join(_STORE_LACKS.format(name) for name in (CONTEXT, KNOWLEDGE))
+                raise InputError(f"{str(source)!r} cannot answer what is asked: {lacking}.")
             self.traced = self._of_task(self.store.read(held, plan.limit))
             self.examples = [item.example for item in self.traced]
             self.signals = held
