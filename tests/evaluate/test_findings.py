@@ -31,6 +31,12 @@ def test_scores_that_say_the_opposite_are_named():
     assert line == "response level: upside down on these data, clearly below chance: a (0.300)."
 
 
-def test_few_data_are_called_few():
-    (line,) = findings(DATA | {"sources": 5}, [row("a", 0.9)], [], ["response"])
-    assert "The data are few" in line
+def test_few_data_are_called_few_before_anything_else_is_said():
+    rows = [row("a", 0.3), row("length", 0.75, kind="control")]
+    first, *others = findings(DATA | {"sources": 5}, rows, [], ["response"])
+    assert "The data are few" in first and "Read the intervals" in first and others
+
+
+def test_intervals_over_a_handful_of_sources_are_not_to_be_read():
+    (line,) = findings(DATA | {"sources": 4}, [row("a", 0.9)], [], ["response"])
+    assert "from 4 sources" in line and "next to nothing" in line

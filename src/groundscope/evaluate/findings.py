@@ -8,17 +8,29 @@ from typing import Any
 from groundscope.evaluate.results import Comparison, Row
 
 _FEW_SOURCES = 30
+# As in validation: below this, resampling whole sources does not tell how far a figure may be off.
+_TOO_FEW_SOURCES = 5
 _FEW_POSITIVES = 50
 
 
 def findings(
     data: Mapping[str, Any], rows: Sequence[Row], comparisons: Sequence[Comparison], levels: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the sentences, controls that beat a method first.
+    """Return the sentences: whether there is enough data to tell anything, then controls that beat a method.
 
     "Clearly" means that the interval of the paired difference does not hold 0.
     """
     found = []
+    if data["sources"] < _FEW_SOURCES or min(data["positives"], data["examples"] - data["positives"]) < _FEW_POSITIVES:
+        advice = (
+            "Intervals and p-values over so few sources say next to nothing."
+            if data["sources"] < _TOO_FEW_SOURCES
+            else "Read the intervals, not the figures."
+        )
+        found.append(
+            f"The data are few: {data['examples']} answers, {data['positives']} of them hallucinated, from "
+            f"{data['sources']} sources. {advice}"
+        )
     for level in reversed(levels):  # the response level first: it is what most people look at
         for control in rows:
             if control.kind == "control":
@@ -27,11 +39,6 @@ def findings(
         found += _upside_down(rows, level)
         found += _below_flagging_everything(rows, level)
     found += [f"{row.name} has no figures: {row.failure}" for row in rows if row.failure is not None]
-    if data["sources"] < _FEW_SOURCES or min(data["positives"], data["examples"] - data["positives"]) < _FEW_POSITIVES:
-        found.append(
-            f"The data are few: {data['examples']} answers, {data['positives']} of them hallucinated, from "
-            f"{data['sources']} sources. Read the intervals, not the figures."
-        )
     return tuple(found)
 
 
