@@ -8,8 +8,10 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-# Elements of the output matrix that are widened at once on processors.
-_BLOCK = 1 << 21
+# Elements of the output matrix that a processor multiplies with at once: all rows go through what stays in its cache.
+_BLOCK = 600_000
+# With fewer rows than these it is read from memory once anyway.
+_MANY_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,17 @@ class Unembedding:
             hidden = norm(hidden)
         return hidden
 
-    def logits(self, normed: Tensor) -> Tensor:
+    def logits(self, normed: Tensor, memory: Tensor | None = None) -> Tensor:
         """Return float32 logits (float64 for a float64 model), (..., vocabulary), of normed states.
 
         Of a model in half precision the products are not rounded to its precision: a logit of 20 would be off by up
         to 0.06 in bfloat16, as much as what divergences of neighbouring layers are made of.
+
+        Args:
+            normed: (..., channel).
+            memory: A tensor of the logits' shape and type that they may lie in; it is then overwritten.
         """
-        return self._finished(_unrounded(self.head, normed))
+        return self._finished(_unrounded(self.head, normed, memory))
 
     def own_logits(self, normed: Tensor) -> Tensor:
         """Return the same as the model itself rounds them, from which it would draw the next token."""
@@ -56,15 +62,19 @@ class Unembedding:
         return logits
 
 
-def _unrounded(head: nn.Module, normed: Tensor) -> Tensor:
+def _unrounded(head: nn.Module, normed: Tensor, memory: Tensor | None) -> Tensor:
     """What the output matrix returns, in float32 if that takes nothing but a plain matrix in half precision."""
     if not _is_plain(head, normed):
         found: Tensor = head(normed)
         return found
     weight: Tensor = head.weight  # type: ignore[assignment]
     rows = normed.reshape(-1, normed.shape[-1])
-    if rows.device.type == "cpu":
-        logits = _widened(rows.float(), weight)
+    out = None if memory is None or torch.is_grad_enabled() else memory.view(-1, len(weight))
+    exact = weight.dtype in (torch.float32, torch.float64)
+    if rows.device.type == "cpu" and not torch.is_grad_enabled() and (not exact or len(rows) >= _MANY_ROWS):
+        logits = _in_blocks(rows if exact else rows.float(), weight, out)
+    elif exact:
+        logits = torch.mm(rows, weight.t(), out=out)
     elif _accumulates(rows.device, rows.dtype):
         logits = torch.mm(rows, weight.t(), out_dtype=torch.float32)
     else:
@@ -81,16 +91,17 @@ def _is_plain(head: nn.Module, normed: Tensor) -> bool:
     weight = head.weight
     return (
         type(weight) in (nn.Parameter, Tensor)
-        and weight.dtype in (torch.bfloat16, torch.float16)
+        and weight.dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16)
         and (weight.dtype, weight.device) == (normed.dtype, normed.device)
     )
 
 
-def _widened(rows: Tensor, weight: Tensor) -> Tensor:
-    logits = rows.new_empty(len(rows), len(weight))
+def _in_blocks(rows: Tensor, weight: Tensor, out: Tensor | None) -> Tensor:
+    logits = rows.new_empty(len(rows), len(weight)) if out is None else out
     step = max(1, _BLOCK // weight.shape[1])
     for start in range(0, len(weight), step):
-        logits[:, start : start + step] = rows @ weight[start : start + step].float().t()
+        words = slice(start, start + step)
+        torch.mm(rows, weight[words].to(rows.dtype).t(), out=logits[:, words])
     return logits
 
 

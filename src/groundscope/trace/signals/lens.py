@@ -41,9 +41,10 @@ def lens_signals(
     """
     rate = bool(wanted & {"information_processing_rate", "information_processing_rate_calibrated"})
     blocks: dict[str, list[Tensor]] = {}
+    scratch = Scratch()
     step = vocabulary_of(unembedding, last_normed) * (3 if rate else 2)
     for rows in row_blocks(len(last_normed), step):
-        for name, values in _block(unembedding, mids, outs, last_normed, targets, wanted, rate, rows).items():
+        for name, values in _block(unembedding, mids, outs, last_normed, targets, wanted, rate, rows, scratch).items():
             blocks.setdefault(name, []).append(values)
     return {name: torch.cat(parts) for name, parts in blocks.items()}
 
@@ -57,9 +58,10 @@ def _block(
     wanted: frozenset[str],
     rate: bool,
     rows: slice,
+    scratch: Scratch,
 ) -> dict[str, Tensor]:
     depth = len(outs)
-    final = unembedding.logits(last_normed[rows])  # (token, vocabulary)
+    final = _logits(unembedding, last_normed[rows], scratch, "final")  # (token, vocabulary)
     # Before normalising, which rounds near ties away.
     predicted = final.argmax(-1)
     log_softmax_(final)
@@ -67,8 +69,8 @@ def _block(
     entropies, knowledge = [], []
     late = torch.zeros_like(top)
     sure = torch.zeros_like(top)
-    after = chain(_distributions(unembedding, outs[:-1], rows), [final])
-    before = _distributions(unembedding, mids, rows)
+    after = chain(_distributions(unembedding, outs[:-1], rows, scratch, "after"), [final])
+    before = _distributions(unembedding, mids, rows, scratch, "before")
     for layer, logs in enumerate(after):
         last = layer == depth - 1
         if "parametric_knowledge_score" in wanted:
@@ -96,8 +98,16 @@ def _block(
     return out
 
 
-def _distributions(unembedding: Unembedding, states: Sequence[Tensor], rows: slice) -> Iterator[Tensor]:
-    """Log probabilities of some rows, (row, vocabulary), layer by layer.
+def _logits(unembedding: Unembedding, normed: Tensor, scratch: Scratch, name: str) -> Tensor:
+    exact = torch.float64 if normed.dtype == torch.float64 else torch.float32
+    shape = (len(normed), vocabulary_of(unembedding, normed))
+    return unembedding.logits(normed, scratch.take(name, shape, exact, normed.device))
+
+
+def _distributions(
+    unembedding: Unembedding, states: Sequence[Tensor], rows: slice, scratch: Scratch, name: str
+) -> Iterator[Tensor]:
+    """Log probabilities of some rows, (row, vocabulary), layer by layer, each gone when the next one is asked for.
 
     Of few rows several layers are read at once: going through the output matrix costs more than the arithmetic.
     """
@@ -108,7 +118,8 @@ def _distributions(unembedding: Unembedding, states: Sequence[Tensor], rows: sli
     together = max(1, room.stop // count)
     for start in range(0, len(states), together):
         part = torch.cat([state[rows] for state in states[start : start + together]])
-        yield from log_softmax_(unembedding.logits(unembedding.normed(part))).split(count)  # type: ignore[no-untyped-call]
+        logits = _logits(unembedding, unembedding.normed(part), scratch, name)
+        yield from log_softmax_(logits).split(count)  # type: ignore[no-untyped-call]
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
