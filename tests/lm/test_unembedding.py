@@ -31,6 +31,25 @@ def test_products_in_half_precision_are_not_rounded(monkeypatch, dtype, block):
     assert (own - exact).abs().max() > 50 * (got - exact).abs().max()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES])
+@pytest.mark.parametrize("rows", [1, 15, 16, 70])
+@pytest.mark.parametrize("block", [1, 24 * 128, 1 << 21])
+@pytest.mark.parametrize("graded", [False, True])
+def test_any_number_of_rows_in_blocks_of_words_and_given_memory(monkeypatch, dtype, rows, block, graded):
+    monkeypatch.setattr(module, "_BLOCK", block)
+    head, _ = head_and_states(dtype)
+    states = torch.randn(rows, 24, generator=torch.Generator().manual_seed(1)).to(dtype)
+    exact = states.double() @ head.weight.double().t()
+    memory = torch.full((rows, 300), torch.nan, dtype=torch.float64 if dtype == torch.float64 else torch.float32)
+    with torch.set_grad_enabled(graded):
+        plain = Unembedding((), head).logits(states)
+        found = Unembedding((), head).logits(states, memory)
+    assert plain.dtype == found.dtype == memory.dtype and torch.equal(plain, found)
+    if not graded:
+        torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-4)
+        assert found.data_ptr() == memory.data_ptr()
+
+
 def biased(head):
     head.bias = nn.Parameter(torch.ones(len(head.weight), dtype=head.weight.dtype))
 
