@@ -99,6 +99,8 @@ def _block(
 
 
 def _logits(unembedding: Unembedding, normed: Tensor, scratch: Scratch, name: str) -> Tensor:
+    if normed.device.type != "cpu":  # allocators of other devices use memory again by themselves
+        return unembedding.logits(normed)
     exact = torch.float64 if normed.dtype == torch.float64 else torch.float32
     shape = (len(normed), vocabulary_of(unembedding, normed))
     return unembedding.logits(normed, scratch.take(name, shape, exact, normed.device))
