@@ -153,3 +153,11 @@ def test_a_fusion_reads_each_part_of_the_model_once(tiny, prompt, guides):
     apart = sum(weight * stretch_score(part, trace, 0, 3) for weight, part in fusion.parts[1:])
     together = stretch_score(Fusion(fusion.parts[1:]), trace, 0, 3)
     assert together == pytest.approx(apart)
+
+
+def test_a_scope_writes_and_judges_by_a_fusion(tiny, guides):
+    scope = gs.Scope(tiny, guides["fusion"], threshold=0.5)
+    done = scope.generate(QUESTION, PASSAGES, strategy="guided", candidates=3, chunk=4, max_new_tokens=10, seed=1)
+    assert done.log.detector == done.verdict.detector == "fusion" and done.text == done.log.text
+    assert all(len({item.score for item in step.candidates}) > 1 for step in done.log.decisions)
+    assert done.verdict.response == done.text
