@@ -8,6 +8,7 @@ against the model's own logits, so a family that does something else is refused,
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -182,7 +183,7 @@ def _watching(decoder: nn.Module, layers: tuple[nn.Module, ...], calls: _Calls) 
     with ExitStack() as stack:
 
         def watch(module: nn.Module, hook: Any) -> None:
-            stack.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
+            stack.callback(module.register_forward_hook(in_this_thread(hook), with_kwargs=True).remove)
 
         for index, layer in enumerate(layers):
             calls.children[index] = []
@@ -213,16 +214,26 @@ def tensor_of(output: Any) -> Tensor | None:
     return None
 
 
-def watch_input(module: nn.Module, watch: Callable[[Tensor | None], None]) -> RemovableHandle:
-    """Show the hidden states that a module is called with, before it runs.
+def in_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep a hook out of passes that run in other threads; they are not looked at and not changed.
 
-    torch notes in two steps that a hook takes keywords: the pass of another thread may call it in between without.
+    torch notes in two steps that a hook takes keywords: such a pass may call it in between without.
     """
+    own = threading.get_ident()
 
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        watch(first_tensor(args, kwargs or {}))
+    def only_here(module: nn.Module, *given: Any) -> Any:
+        return hook(module, *given) if threading.get_ident() == own else None
 
-    return module.register_forward_pre_hook(hook, with_kwargs=True)
+    return only_here
+
+
+def watch_input(module: nn.Module, watch: Callable[[Tensor | None], None]) -> RemovableHandle:
+    """Show the hidden states that a module is called with in this thread, before it runs."""
+
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        watch(first_tensor(args, kwargs))
+
+    return module.register_forward_pre_hook(in_this_thread(hook), with_kwargs=True)
 
 
 def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

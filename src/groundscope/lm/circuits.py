@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from groundscope.errors import UnsupportedModelError
-from groundscope.lm.blocks import first_tensor
+from groundscope.lm.blocks import first_tensor, in_this_thread, watch_input
 from groundscope.lm.interface import AttentionCall, editing
 from groundscope.lm.language_model import LanguageModel
 
@@ -76,11 +77,10 @@ class _Probe:
     def running(self) -> Iterator[None]:
         with ExitStack() as stack:
             for module in self._lm.anatomy.attention:
-                stack.callback(module.register_forward_pre_hook(self._feed, with_kwargs=True).remove)
+                stack.callback(module.register_forward_pre_hook(in_this_thread(self._feed), with_kwargs=True).remove)
                 for child in module.modules():
                     if child is not module:
-                        hook = _reader(self, module)
-                        stack.callback(child.register_forward_pre_hook(hook, with_kwargs=True).remove)
+                        stack.callback(watch_input(child, partial(self.read, module, child)).remove)
             stack.enter_context(editing(self))
             yield
 
@@ -141,10 +141,3 @@ class _Probe:
 
     def _refusal(self, reason: str) -> UnsupportedModelError:
         return UnsupportedModelError(f"{self._lm.name} does not show what its heads copy: {reason}")
-
-
-def _reader(probe: _Probe, owner: nn.Module) -> Any:
-    def hook(child: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        probe.read(owner, child, first_tensor(args, kwargs))
-
-    return hook
