@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import groundscope as gs
-from groundscope.lm.blocks import inspect_model, watch_input
+from groundscope.lm.blocks import in_this_thread, inspect_model, watch_input
 from groundscope.lm.circuits import head_weights
 from groundscope.lm.interface import AttentionTap
 from reference import VOCAB, families
@@ -66,15 +66,16 @@ def test_the_matrices_of_the_heads(name):
         torch.testing.assert_close(weights.output, want[layer].output)
 
 
-def test_an_input_is_shown_of_this_thread_only():
+def test_a_hook_for_this_thread_runs_in_no_other():
     model = families.build("llama")
-    layer, seen = model.model.layers[1], []
-    handle = watch_input(layer, seen.append)
+    layer, here, anywhere = model.model.layers[1], [], []
+    handles = [watch_input(layer, in_this_thread(here.append)), watch_input(layer, anywhere.append)]
     ids = torch.arange(3, 9)[None]
     other = threading.Thread(target=lambda: model(input_ids=ids))
     other.start()
     other.join()
-    assert not seen
+    assert not here and len(anywhere) == 1
     model(input_ids=ids)
-    handle.remove()
-    assert len(seen) == 1 and seen[0].shape[1] == 6
+    for handle in handles:
+        handle.remove()
+    assert len(here) == 1 and len(anywhere) == 2 and here[0].shape[1] == 6

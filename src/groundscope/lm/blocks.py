@@ -187,7 +187,7 @@ def _watching(decoder: nn.Module, layers: tuple[nn.Module, ...], calls: _Calls) 
 
         for index, layer in enumerate(layers):
             calls.children[index] = []
-            stack.callback(watch_input(layer, partial(calls.layer_in.__setitem__, index)).remove)
+            stack.callback(watch_input(layer, in_this_thread(partial(calls.layer_in.__setitem__, index))).remove)
             for name, child in layer.named_children():
                 watch(
                     child,
@@ -221,19 +221,19 @@ def in_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
     """
     own = threading.get_ident()
 
-    def only_here(module: nn.Module, *given: Any) -> Any:
-        return hook(module, *given) if threading.get_ident() == own else None
+    def only_here(*given: Any) -> Any:
+        return hook(*given) if threading.get_ident() == own else None
 
     return only_here
 
 
 def watch_input(module: nn.Module, watch: Callable[[Tensor | None], None]) -> RemovableHandle:
-    """Show the hidden states that a module is called with in this thread, before it runs."""
+    """Show the hidden states that a module is called with, in whatever thread, before it runs."""
 
-    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        watch(first_tensor(args, kwargs))
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        watch(first_tensor(args, kwargs or {}))  # without keywords: see in_this_thread
 
-    return module.register_forward_pre_hook(in_this_thread(hook), with_kwargs=True)
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
 
 
 def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

@@ -80,7 +80,8 @@ class _Probe:
                 stack.callback(module.register_forward_pre_hook(in_this_thread(self._feed), with_kwargs=True).remove)
                 for child in module.modules():
                     if child is not module:
-                        stack.callback(watch_input(child, partial(self.read, module, child)).remove)
+                        watch = in_this_thread(partial(self.read, module, child))
+                        stack.callback(watch_input(child, watch).remove)
             stack.enter_context(editing(self))
             yield
 
