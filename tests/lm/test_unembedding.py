@@ -45,9 +45,8 @@ def test_any_number_of_rows_in_blocks_of_words_and_given_memory(monkeypatch, dty
         plain = Unembedding((), head).logits(states)
         found = Unembedding((), head).logits(states, memory)
     assert plain.dtype == found.dtype == memory.dtype and torch.equal(plain, found)
-    if not graded:
-        torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-4)
-        assert found.data_ptr() == memory.data_ptr()
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-4)
+    assert found.data_ptr() == memory.data_ptr() and not found.requires_grad
 
 
 def biased(head):
