@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,13 +15,6 @@ class Node:
 
     def __init__(self) -> None:
         self.itself = self
-
-
-@pytest.fixture(autouse=True)
-def thawed() -> Iterator[None]:
-    yield
-    gc.unfreeze()
-    gc.enable()
 
 
 def test_no_search_while_it_loads() -> None:
@@ -53,6 +45,9 @@ def test_the_search_goes_on_after_a_failure() -> None:
 
 def test_who_turned_the_search_off_finds_it_off() -> None:
     gc.disable()
-    with permanent():
-        pass
-    assert not gc.isenabled()
+    try:
+        with permanent():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -94,6 +94,18 @@ KINDS = [
 ]
 
 
+def read_finished(lm, prompt, ids, detector):
+    """What the engine says of a finished text."""
+    layout = gs.Layout.from_ids(
+        prompt.prompt_ids,
+        ids,
+        passages=prompt.passages,
+        header=prompt.header,
+        contrast_prompt_ids=prompt.contrast_prompt_ids,
+    )
+    return lm.trace(layout, detector.signals)
+
+
 def test_every_guide_is_tried(guides):
     assert sorted(guides) == sorted(KINDS)
 
@@ -115,14 +127,7 @@ def test_the_choice_is_that_of_the_finished_text(tiny, prompt, guides, name):
     for step in steps:
         scores = [item.score for item in step.decision.candidates]
         for item in step.decision.candidates:
-            layout = gs.Layout.from_ids(
-                prompt.prompt_ids,
-                [*before, *item.ids],
-                passages=prompt.passages,
-                header=prompt.header,
-                contrast_prompt_ids=prompt.contrast_prompt_ids,
-            )
-            trace = tiny.trace(layout, detector.signals)
+            trace = read_finished(tiny, prompt, [*before, *item.ids], detector)
             want = stretch_score(detector, trace, len(before), len(before) + len(item.ids))
             assert item.score == pytest.approx(want, rel=1e-3, abs=1e-4)
         assert step.decision.basis == "score"
@@ -140,16 +145,7 @@ def test_the_choice_is_that_of_the_finished_text(tiny, prompt, guides, name):
 def test_a_fusion_reads_each_part_of_the_model_once(tiny, prompt, guides):
     fusion = guides["fusion"]
     assert len(fusion.signals) == len(set(fusion.signals)) > 5
-    trace = tiny.trace(
-        gs.Layout.from_ids(
-            prompt.prompt_ids,
-            [5, 6, 7],
-            passages=prompt.passages,
-            header=prompt.header,
-            contrast_prompt_ids=prompt.contrast_prompt_ids,
-        ),
-        fusion.signals,
-    )
+    trace = read_finished(tiny, prompt, [5, 6, 7], fusion)
     apart = sum(weight * stretch_score(part, trace, 0, 3) for weight, part in fusion.parts[1:])
     together = stretch_score(Fusion(fusion.parts[1:]), trace, 0, 3)
     assert together == pytest.approx(apart)

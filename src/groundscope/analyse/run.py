@@ -59,6 +59,11 @@ class Plan:
     limit: int | None = None
     intervention: InterventionOptions = field(default_factory=InterventionOptions)
 
+    @property
+    def more(self) -> bool:
+        """Whether anything but differences is asked."""
+        return bool(self.heads or self.layers or self.axes)
+
 
 @dataclass(frozen=True)
 class Analysis:
@@ -104,7 +109,7 @@ def analyse(
         InputError: If nothing is asked, or the data cannot answer it.
         MismatchError: If the model is not the one that made the store.
     """
-    if not (plan.differences or plan.heads or plan.layers or plan.axes):
+    if not (plan.differences or plan.more):
         raise InputError("Nothing is asked: differences are off, and there is no intervention and no robustness axis.")
     if plan.axes and plan.detector is None:
         raise InputError("A robustness curve needs a detector.")
@@ -124,7 +129,7 @@ class _Run:
             made_by = self.store.fingerprint["model"]
             self.options = replace(options, model=options.model or made_by)
             held = [name for name in (CONTEXT, KNOWLEDGE) if name in self.store.signals]
-            if not held and not (plan.heads or plan.layers or plan.axes):
+            if not held and not plan.more:
                 lacking = "; ".join(_STORE_LACKS.format(name) for name in (CONTEXT, KNOWLEDGE))
                 raise InputError(f"{str(source)!r} cannot answer what is asked: {lacking}.")
             self.traced = self._of_task(self.store.read(held, plan.limit))

@@ -19,6 +19,8 @@ Codes = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
 # Statistics that need at least this share of the resamples to be defined.
 _LEAST_DEFINED = 0.5
+# With fewer sources than these, how they spread tells nothing.
+LEAST_SOURCES = 5
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from groundscope.evaluate.bootstrap import LEAST_SOURCES
 from groundscope.evaluate.results import Comparison, Row
 
 _FEW_SOURCES = 30
-# As in validation: below this, resampling whole sources does not tell how far a figure may be off.
-_TOO_FEW_SOURCES = 5
 _FEW_POSITIVES = 50
 
 
@@ -24,7 +23,7 @@ def findings(
     if data["sources"] < _FEW_SOURCES or min(data["positives"], data["examples"] - data["positives"]) < _FEW_POSITIVES:
         advice = (
             "Intervals and p-values over so few sources say next to nothing."
-            if data["sources"] < _TOO_FEW_SOURCES
+            if data["sources"] < LEAST_SOURCES
             else "Read the intervals, not the figures."
         )
         found.append(

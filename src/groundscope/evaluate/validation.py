@@ -15,7 +15,7 @@ import numpy as np
 
 from groundscope.data.contrast import draw_contrasts
 from groundscope.errors import GroundscopeError, InputError, check_choice, check_count
-from groundscope.evaluate.bootstrap import Estimate, Resampler
+from groundscope.evaluate.bootstrap import LEAST_SOURCES, Estimate, Resampler
 from groundscope.evaluate.conditions import ConditionReader, Passages
 from groundscope.evaluate.hypotheses import Answers, Condition, Group, Hypothesis, of_role
 from groundscope.evaluate.inference import Compared, TokenComparison, TokenValues, compare, excess
@@ -31,9 +31,8 @@ from groundscope.trace.trace import Trace
 
 Cluster = Literal["source", "response"]
 Progress = Callable[[Iterable[Example], int], Iterable[Example]]
-# Below this, intervals by source are known to be too narrow; below the other, their spread tells nothing.
+# Below this, intervals by source are known to be too narrow.
 FEW_SOURCES = 20
-LEAST_SOURCES = 5
 
 
 @dataclass(frozen=True)

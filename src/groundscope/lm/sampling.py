@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from groundscope.errors import ContextTooLongError, NonFiniteError, UnsupportedModelError
-from groundscope.lm.blocks import tensor_of
+from groundscope.lm.blocks import in_this_thread, tensor_of
 from groundscope.lm.layout import Ids
 from groundscope.lm.running import Running, end_ids
 
@@ -127,12 +126,11 @@ class _LastRows:
 
     def __init__(self) -> None:
         self.rows: list[npt.NDArray[np.float32]] = []
-        self._thread = threading.get_ident()
 
     @contextmanager
     def over(self, layer: nn.Module) -> Iterator[None]:
         """Watch what runs inside the block."""
-        handle = layer.register_forward_hook(self)
+        handle = layer.register_forward_hook(in_this_thread(self))
         try:
             yield
         finally:
@@ -140,7 +138,7 @@ class _LastRows:
 
     def __call__(self, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         hidden = tensor_of(output)
-        if hidden is not None and threading.get_ident() == self._thread:
+        if hidden is not None:
             self.rows.append(hidden[:, -1].float().cpu().numpy())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 
 import torch
@@ -15,6 +16,36 @@ from groundscope.trace.signals.output import cache_blocks, entropy, log_softmax_
 
 # A layer that is sure beyond this weighs so much that the rate is 0 anyway.
 _LEAST_ENTROPY = 1e-30
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads states through the output matrix, into memory that is used again."""
+
+    unembedding: Unembedding
+    vocabulary: int
+    scratch: Scratch = field(default_factory=Scratch)
+
+    def logits(self, normed: Tensor, name: str) -> Tensor:
+        """Logits of (row, channel) states; what was read under the same name before is overwritten."""
+        if normed.device.type != "cpu":  # allocators of other devices use memory again by themselves
+            return self.unembedding.logits(normed)
+        exact = torch.float64 if normed.dtype == torch.float64 else torch.float32
+        memory = self.scratch.take(name, (len(normed), self.vocabulary), exact, normed.device)
+        return self.unembedding.logits(normed, memory)
+
+    def distributions(self, states: Sequence[Tensor], rows: slice, name: str) -> Iterator[Tensor]:
+        """Log probabilities of some rows, (row, vocabulary), layer by layer, each gone when the next one is asked for.
+
+        Of few rows several layers are read at once: going through the output matrix costs more than the arithmetic.
+        """
+        count = rows.stop - rows.start
+        room = next(row_blocks(1 << 30, 3 * self.vocabulary))
+        together = max(1, room.stop // count)
+        for start in range(0, len(states), together):
+            part = torch.cat([state[rows] for state in states[start : start + together]])
+            logits = self.logits(self.unembedding.normed(part), name)
+            yield from log_softmax_(logits).split(count)  # type: ignore[no-untyped-call]
 
 
 def lens_signals(
@@ -41,16 +72,15 @@ def lens_signals(
     """
     rate = bool(wanted & {"information_processing_rate", "information_processing_rate_calibrated"})
     blocks: dict[str, list[Tensor]] = {}
-    scratch = Scratch()
-    step = vocabulary_of(unembedding, last_normed) * (3 if rate else 2)
-    for rows in row_blocks(len(last_normed), step):
-        for name, values in _block(unembedding, mids, outs, last_normed, targets, wanted, rate, rows, scratch).items():
+    reader = _Reader(unembedding, vocabulary_of(unembedding, last_normed))
+    for rows in row_blocks(len(last_normed), reader.vocabulary * (3 if rate else 2)):
+        for name, values in _block(reader, mids, outs, last_normed, targets, wanted, rate, rows).items():
             blocks.setdefault(name, []).append(values)
     return {name: torch.cat(parts) for name, parts in blocks.items()}
 
 
 def _block(
-    unembedding: Unembedding,
+    reader: _Reader,
     mids: Sequence[Tensor],
     outs: Sequence[Tensor],
     last_normed: Tensor,
@@ -58,10 +88,9 @@ def _block(
     wanted: frozenset[str],
     rate: bool,
     rows: slice,
-    scratch: Scratch,
 ) -> dict[str, Tensor]:
     depth = len(outs)
-    final = _logits(unembedding, last_normed[rows], scratch, "final")  # (token, vocabulary)
+    final = reader.logits(last_normed[rows], "final")  # (token, vocabulary)
     # Before normalising, which rounds near ties away.
     predicted = final.argmax(-1)
     log_softmax_(final)
@@ -69,8 +98,8 @@ def _block(
     entropies, knowledge = [], []
     late = torch.zeros_like(top)
     sure = torch.zeros_like(top)
-    after = chain(_distributions(unembedding, outs[:-1], rows, scratch, "after"), [final])
-    before = _distributions(unembedding, mids, rows, scratch, "before")
+    after = chain(reader.distributions(outs[:-1], rows, "after"), [final])
+    before = reader.distributions(mids, rows, "before")
     for layer, logs in enumerate(after):
         last = layer == depth - 1
         if "parametric_knowledge_score" in wanted:
@@ -96,32 +125,6 @@ def _block(
             chosen = final.gather(-1, targets[rows, None]).squeeze(-1)
             out["information_processing_rate_calibrated"] = ratio * (chosen - top).exp()
     return out
-
-
-def _logits(unembedding: Unembedding, normed: Tensor, scratch: Scratch, name: str) -> Tensor:
-    if normed.device.type != "cpu":  # allocators of other devices use memory again by themselves
-        return unembedding.logits(normed)
-    exact = torch.float64 if normed.dtype == torch.float64 else torch.float32
-    shape = (len(normed), vocabulary_of(unembedding, normed))
-    return unembedding.logits(normed, scratch.take(name, shape, exact, normed.device))
-
-
-def _distributions(
-    unembedding: Unembedding, states: Sequence[Tensor], rows: slice, scratch: Scratch, name: str
-) -> Iterator[Tensor]:
-    """Log probabilities of some rows, (row, vocabulary), layer by layer, each gone when the next one is asked for.
-
-    Of few rows several layers are read at once: going through the output matrix costs more than the arithmetic.
-    """
-    if not states:
-        return
-    count = rows.stop - rows.start
-    room = next(row_blocks(1 << 30, 3 * vocabulary_of(unembedding, states[0])))
-    together = max(1, room.stop // count)
-    for start in range(0, len(states), together):
-        part = torch.cat([state[rows] for state in states[start : start + together]])
-        logits = _logits(unembedding, unembedding.normed(part), scratch, name)
-        yield from log_softmax_(logits).split(count)  # type: ignore[no-untyped-call]
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
