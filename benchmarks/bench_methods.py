@@ -1,13 +1,14 @@
 """Every detector and every control on labelled data, read by the embedded model, as one honest table per data set.
 
-    python benchmarks/bench_methods.py DATA... -o FOLDER [--sources N] [--test DATA] [--dtype bfloat16] [--asked]
+    python benchmarks/bench_methods.py DATA... -o FOLDER [--sources N] [--test DATA] [--dtype bfloat16]
+        [--asked | --nli FOLDER]
 
 Each file is read once into a trace store (FOLDER/NAME.traces, or NAME.N.traces; a run that was interrupted goes
 on), then all detectors that need no samples, questions or other models are cross-fitted by source and measured
 beside the controls; FOLDER/NAME holds the full report. Where only whole answers are labelled, probes learn from whole
 answers. --test fits on the first DATA and measures on another file: a transfer between data sets. --asked runs those
-detectors that sample answers or ask the model instead of the others, into stores and reports of their own; the answers
-and the folds are the same.
+detectors that sample answers or ask the model instead of the others, --nli the one that asks a classifier of sentence
+pairs, into stores and reports of their own; the answers and the folds are the same.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import json
 import resource
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from groundscope.detectors.base import Detector
@@ -23,7 +25,7 @@ from groundscope.detectors.registry import from_name
 from groundscope.errors import GroundscopeError
 from groundscope.evaluate.bootstrap import Estimate
 from groundscope.evaluate.protocol import evaluate
-from groundscope.evaluate.results import Evaluation
+from groundscope.evaluate.results import Evaluation, Row
 from groundscope.report.evaluation import write_report
 from groundscope.trace.store import TraceStore
 from groundscope.trace.traced import TracedExample
@@ -35,10 +37,25 @@ ASKED = ("selfcheck", "eigenscore", "p-true")
 AGGREGATES = ("sum", "cosine", "entropy", "js")
 
 
-def detectors(units: str, asked: bool) -> dict[str, Detector]:
-    """Everything that one pass per document suffices for, or all that asks; probes learn from ``units``."""
-    if asked:
+@dataclass(frozen=True)
+class Choice:
+    """Which detectors run: those that one pass per document suffices for, or all that ask the model or a classifier."""
+
+    asked: bool = False
+    nli: Path | None = None
+
+    @property
+    def suffix(self) -> str:
+        """What stores and reports of this choice end in."""
+        return ".asked" if self.asked else ".nli" if self.nli else ""
+
+
+def detectors(units: str, choice: Choice) -> dict[str, Detector]:
+    """Return the detectors that run; probes learn from ``units``."""
+    if choice.asked:
         return {name: from_name(name) for name in ASKED}
+    if choice.nli:
+        return {"nli": from_name("nli", model=str(choice.nli))}
     found: dict[str, Detector] = {name: from_name(name) for name in PLAIN}
     for calibration in ("zscore", "rank"):
         found[f"lumina, {calibration}"] = from_name("lumina", calibration=calibration)
@@ -67,11 +84,10 @@ def subset(path: Path, sources: int | None, folder: Path) -> Path:
     return target
 
 
-def traces(path: Path, folder: Path, dtype: str | None, asked: bool) -> list[TracedExample]:
+def traces(path: Path, folder: Path, dtype: str | None, choice: Choice) -> list[TracedExample]:
     """Read a file into a store, or what is missing of it, and return what the detectors need."""
-    suffix = ".asked.traces" if asked else ".traces"
-    store = folder / f"{path.name.removesuffix('.gz').removesuffix('.jsonl')}{suffix}"
-    wanted = list(detectors("window", asked).values())
+    store = folder / f"{path.name.removesuffix('.gz').removesuffix('.jsonl')}{choice.suffix}.traces"
+    wanted = list(detectors("window", choice).values())
     run = Extraction(path, store, wanted, options=ReadingOptions(dtype=dtype))
     start = time.monotonic()
     run.execute()
@@ -88,28 +104,33 @@ def shown(estimate: Estimate | None) -> str:
 
 def table(found: Evaluation) -> str:
     lines = [
-        "| | response AUROC | within generator | AUPRC | window AUROC | token AUROC | span F1 |",
-        "|---" * 7 + "|",
+        "| | response AUROC | within generator | AUPRC | window AUROC | within generator | token AUROC | span F1 |",
+        "|---" * 8 + "|",
     ]
     rows = sorted(found.rows, key=lambda row: -(_auroc(row) or 0.0))
     for row in rows:
         if row.failure is not None:
-            lines.append(f"| {row.name} | {row.failure} | | | | | |")
+            lines.append(f"| {row.name} | {row.failure} | | | | | | |")
             continue
         name = f"*control: {row.name}*" if row.kind == "control" else row.name
-        within = row.macro("response", "generator")
         levels = {level: row.at(level) for level in ("response", "window", "token", "span")}
-        cells = [shown(levels["response"].auroc if levels["response"] else None)]
-        cells.append("" if within is None or within.weighted.value is None else f"{within.weighted.value:.3f}")
+        cells = [shown(levels["response"].auroc if levels["response"] else None), within(row, "response")]
         cells.append(shown(levels["response"].auprc if levels["response"] else None).split(" ")[0])
-        cells += [shown(levels[level].auroc if levels[level] else None) for level in ("window", "token")]
+        cells += [shown(levels["window"].auroc if levels["window"] else None), within(row, "window")]
+        cells.append(shown(levels["token"].auroc if levels["token"] else None))
         cells.append(shown(levels["span"].f1 if levels["span"] else None).split(" ")[0])
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _auroc(row: object) -> float | None:
-    measured = row.at("response")  # type: ignore[attr-defined]
+def within(row: Row, level: str) -> str:
+    """Mean AUROC over the models that wrote, weighted by their units."""
+    macro = row.macro(level, "generator")
+    return "" if macro is None or macro.weighted.value is None else f"{macro.weighted.value:.3f}"
+
+
+def _auroc(row: Row) -> float | None:
+    measured = row.at("response")
     return None if measured is None or measured.auroc is None else measured.auroc.value
 
 
@@ -135,22 +156,26 @@ def main() -> None:
     parser.add_argument("--sources", type=int, help="only the first so many sources of each file")
     parser.add_argument("--test", type=Path, help="measure on this, fit on the first DATA")
     parser.add_argument("--dtype", help="type of the reading model's weights")
-    parser.add_argument("--asked", action="store_true", help="detectors that sample answers or ask the model")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--asked", action="store_true", help="detectors that sample answers or ask the model")
+    chosen.add_argument("--nli", type=Path, help="entailment, by the classifier in this folder")
     arguments = parser.parse_args()
-    asked, suffix = arguments.asked, ".asked" if arguments.asked else ""
+    choice = Choice(arguments.asked, arguments.nli)
     arguments.output.mkdir(parents=True, exist_ok=True)
     read = {}
     for path in [*arguments.data, *([arguments.test] if arguments.test else [])]:
-        read[path] = traces(subset(path, arguments.sources, arguments.output), arguments.output, arguments.dtype, asked)
-    jobs = [(path.name.split(".")[0] + suffix, read[path], None) for path in arguments.data]
+        read[path] = traces(
+            subset(path, arguments.sources, arguments.output), arguments.output, arguments.dtype, choice
+        )
+    jobs = [(path.name.split(".")[0] + choice.suffix, read[path], None) for path in arguments.data]
     if arguments.test:
         first = arguments.data[0]
-        name = f"{first.name.split('.')[0]}-to-{arguments.test.name.split('.')[0]}{suffix}"
+        name = f"{first.name.split('.')[0]}-to-{arguments.test.name.split('.')[0]}{choice.suffix}"
         jobs = [(name, read[first], read[arguments.test])]
     for name, data, test in jobs:
         start = time.monotonic()
         try:
-            found = evaluate(data, detectors(units_for(data), asked), test=test, progress=True)
+            found = evaluate(data, detectors(units_for(data), choice), test=test, progress=True)
         except GroundscopeError as exc:
             print(f"{name}: {exc}", flush=True)
             continue
