@@ -335,6 +335,14 @@ def test_broken_weights_are_named(make_tiny, prompt, parts):
         list(run)
 
 
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize(("alpha", "beta"), [(1e300, 1.0), (1.0, 1e300)])
+def test_factors_that_break_the_model_are_named(tiny, prompt, parts, passes, alpha, beta):
+    run = aarf(Session(tiny, prompt, SIGNALS), parts, Preset(alpha, beta, -1e9), max_new_tokens=4, passes=passes)
+    with pytest.raises(NonFiniteError, match=r"1e\+300.*unchanged it did not"):
+        list(run)
+
+
 def test_presets_are_those_published():
     assert [(p.alpha, p.beta, p.tau) for p in (PAPER, PAPER_LLAMA3, PAPER_DOLLY, CODE)] == [
         (5.0, 0.2, 0.4), (5.0, 0.2, 0.0), (2.0, 0.5, 0.6), (1.2, 0.8, 0.6),

@@ -201,7 +201,7 @@ def aarf(
         PrerequisiteError: If the detector must learn first.
         UnsupportedModelError: If the model's heads or feed-forward blocks cannot be changed.
         ContextTooLongError: If the budget does not fit the model.
-        NonFiniteError: While writing, if the model produces NaN or infinity.
+        NonFiniteError: While writing, if the model produces NaN or infinity, by itself or changed.
     """
     if not isinstance(detector, (ReDeEPToken, Parts)):
         raise InputError(
@@ -283,6 +283,15 @@ class _Scored:
             lm, self._parts.heads_, self._parts.layers_, self._preset.alpha, self._preset.beta, over
         )
 
+    def _check_changed(self, lm: LanguageModel, logits: Tensor) -> None:
+        # The plain pass before gave finite scores: what broke the model is the change.
+        if not bool(torch.isfinite(logits.amax(-1)).all()):
+            raise NonFiniteError(
+                f"{lm.name} produced NaN or infinity with its heads multiplied by alpha = {self._preset.alpha:g} and "
+                f"its feed-forward blocks by beta = {self._preset.beta:g}; unchanged it did not. "
+                "Give factors nearer to 1."
+            )
+
 
 class _Twice(_Scored):
     """A step over the line is repeated, changed."""
@@ -302,6 +311,7 @@ class _Twice(_Scored):
             return session.logits
         again = self._again(session, over)
         logits = again.logits
+        self._check_changed(session.lm, logits)
         if self._keep:
             session.online = again
         return logits
@@ -346,6 +356,7 @@ class _Once(_Scored):
             return
         with self._changing(session.lm, self._edited):
             session.feed(ids)
+        self._check_changed(session.lm, session.logits)
 
 
 def _check_places(lm: LanguageModel, heads: Sequence[tuple[int, int]], layers: Sequence[int]) -> None:
