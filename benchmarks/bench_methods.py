@@ -8,7 +8,8 @@ on), then all detectors that need no samples, questions or other models are cros
 beside the controls; FOLDER/NAME holds the full report. Where only whole answers are labelled, probes learn from whole
 answers. --test fits on the first DATA and measures on another file: a transfer between data sets. --asked runs those
 detectors that sample answers or ask the model instead of the others, --nli the one that asks a classifier of sentence
-pairs, into stores and reports of their own; the answers and the folds are the same.
+pairs, into stores and reports of their own; the answers and the folds are the same, and the table that is printed holds
+the rows of all these reports.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import resource
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from groundscope.train.extraction import Extraction
 
 PLAIN = ("contrast", "lumina", "entropy", "perplexity", "energy", "max-surprise")
 ASKED = ("selfcheck", "eigenscore", "p-true")
+SUFFIXES = ("", ".asked", ".nli")
 AGGREGATES = ("sum", "cosine", "entropy", "js")
 
 
@@ -99,15 +102,26 @@ def shown(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None:
         return ""
     interval = "" if estimate.low is None else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
-    return f"{estimate.value:.3f}{interval}"
+    return f"{estimate.value:.3f}{interval}".replace("0.", ".")
 
 
-def table(found: Evaluation) -> str:
+def reported(folder: Path, base: str) -> list[Row]:
+    """Return the rows of all reports on the same answers, each name once."""
+    found: dict[str, Row] = {}
+    for suffix in SUFFIXES:
+        path = folder / f"{base}{suffix}" / "results.json"
+        if path.exists():
+            for row in Evaluation.from_dict(json.loads(path.read_text(encoding="utf-8"))).rows:
+                found.setdefault(row.name, row)
+    return list(found.values())
+
+
+def table(found: Sequence[Row]) -> str:
     lines = [
         "| | response AUROC | within generator | AUPRC | window AUROC | within generator | token AUROC | span F1 |",
         "|---" * 8 + "|",
     ]
-    rows = sorted(found.rows, key=lambda row: -(_auroc(row) or 0.0))
+    rows = sorted(found, key=lambda row: -(_auroc(row) or 0.0))
     for row in rows:
         if row.failure is not None:
             lines.append(f"| {row.name} | {row.failure} | | | | | | |")
@@ -126,7 +140,7 @@ def table(found: Evaluation) -> str:
 def within(row: Row, level: str) -> str:
     """Mean AUROC over the models that wrote, weighted by their units."""
     macro = row.macro(level, "generator")
-    return "" if macro is None or macro.weighted.value is None else f"{macro.weighted.value:.3f}"
+    return "" if macro is None or macro.weighted.value is None else shown(macro.weighted).split(" ")[0]
 
 
 def _auroc(row: Row) -> float | None:
@@ -143,7 +157,7 @@ def report(name: str, found: Evaluation, folder: Path, seconds: float) -> None:
     facts = found.data
     print(f"\n## {name}: {facts['examples']} answers, {facts['positives']} hallucinated, {facts['sources']} sources")
     print(f"(fitted and measured in {seconds:.0f} s)\n")
-    print(table(found))
+    print(table(reported(folder, name.partition(".")[0])))
     for finding in found.findings:
         print(f"- {finding}")
     print(flush=True)
