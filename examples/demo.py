@@ -30,7 +30,7 @@ def main() -> None:
     start = time.perf_counter()
     verdicts = []
     for example, verdict in zip(examples, scope.score_many(examples), strict=True):
-        print(f"{example.id}  (written by {example.model})\nQuestion: {example.question}")
+        print(f"{example.id}  (written by {example.model})")
         print(format_verdict(verdict, labels=example.labels), end="\n\n")
         verdicts.append(verdict)
     seconds = time.perf_counter() - start

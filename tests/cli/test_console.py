@@ -31,6 +31,15 @@ def test_existing_file_is_read_as_it_is(tmp_path):
     assert read_argument("--response", f"@{path}") == "one\r\ntwo 🎉\n"
 
 
+@pytest.mark.parametrize(("value", "said"), [
+    ("answer.txt", True), ("./folder/answer.MD", True), ("C:\\\\data\\\\x.jsonl", True),
+    ("See answer.txt", False), ("Yes.", False), ("1.5", False), ("https://example.org", False),
+])  # fmt: skip
+def test_text_that_looks_like_a_missing_file_is_said_to_be_text(value, said, capsys):
+    assert read_argument("--response", value) == value
+    assert ("taken as text" in capsys.readouterr().err) is said
+
+
 def test_at_sign_insists_on_a_file(tmp_path):
     with pytest.raises(InputError, match=r"--passage cannot be read: No such file.*begins with '@'"):
         read_argument("--passage", f"@{tmp_path / 'missing.txt'}")

@@ -82,6 +82,33 @@ def test_example_without_score_exits_with_3(groundscope):
     assert json.loads(done.stdout)["outcome"] == "no_answer"
 
 
+def test_spans_are_cut_by_their_own_threshold(groundscope):
+    for threshold, spans in ((-1e6, 1), (1e6, 0)):
+        done = groundscope("score", *ONE, "--format", "json", "--threshold", 1e6, "--span-threshold", threshold)
+        verdict = json.loads(done.stdout)
+        assert len(verdict["spans"]) == spans and verdict["threshold"]["span"] == threshold
+
+
+def test_random_documents_come_from_where_they_are_asked_from(groundscope, clean, tmp_path):
+    sources = {}
+    for choice in ("auto", "pool"):
+        groundscope("score", clean, "-o", tmp_path / choice, "--contrast", choice)
+        sources[choice] = {verdict.contrast["source"] for verdict in read_verdicts(tmp_path / choice)}
+    assert sources == {"auto": {"examples"}, "pool": {"pool"}}
+    other = groundscope("score", clean, "-o", tmp_path / "pool")
+    assert other.exit_code == 2 and "contrast was 'pool', is 'auto'" in other.stderr
+    alone = groundscope("score", *ONE, "--contrast", "examples")
+    assert alone.exit_code == 3 and "random document" in alone.stdout
+
+
+def test_answers_that_claim_nothing_are_no_fault_of_a_file(groundscope, tmp_path):
+    path = tmp_path / "declined.jsonl"
+    declined = {"id": "no", "context": PASSAGE, "response": "I cannot answer this from the given passages."}
+    path.write_text("\n".join(map(json.dumps, [RECORDS[0], declined, {**declined, "id": "empty", "response": ""}])))
+    done = groundscope("score", path, "-o", tmp_path / "v.jsonl")
+    assert done.exit_code == 0 and "1 scored" in done.stderr and "2 no_answer" in done.stderr
+
+
 def test_context_on_request(groundscope):
     done = groundscope("score", *ONE, "--format", "json", "--include-context")
     assert json.loads(done.stdout)["passages"] == [PASSAGE]

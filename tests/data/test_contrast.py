@@ -58,13 +58,18 @@ def test_the_same_context_is_never_its_own_random_document():
     same = [
         own,
         example(1, response="another answer", id="x"),
-        example(2, source_id="group", passages=("elsewhere",)),
+        example(2, source_id="group", passages=("quite elsewhere",)),
         example(3, passages=("new", "passage 1 b")),  # shares one passage
         example(4, passages=()),
         example(5, passages=("  ",)),
     ]
     assert draw_contrast(Example("q", own.passages, "r", source_id="group"), same, 0).info["source"] == "pool"
-    assert draw_contrast(own, same, 0).passages == ("elsewhere",)
+    assert draw_contrast(own, same, 0).passages == ("quite elsewhere",)
+
+
+@pytest.mark.parametrize("passages", [("a b c",), ("n/a", "?"), ("  tiny" + " " * 50,)])
+def test_contexts_that_say_next_to_nothing_stand_in_for_no_other(passages):
+    assert draw_contrast(example(1), [example(2, passages=passages)]).info["source"] == "pool"
 
 
 def test_examples_without_a_source_are_told_apart_by_their_passages():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ EXIT_INCOMPLETE = 3
 EXIT_FAULT = 70
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
+# One word that ends like a text file; an answer may be one, but it is more often a typing error.
+_LIKE_A_PATH = re.compile(r"[^\s\0]{1,1000}\.(txt|text|md|rst|json|jsonl|html?|csv|gz)", re.IGNORECASE)
 
 
 def note(message: str) -> None:
@@ -42,6 +45,8 @@ def read_argument(name: str, value: str) -> str:
         return _read_file(name, Path(value[1:]), "To give text that begins with '@', put it in a file.")
     if _is_file(value):
         return _read_file(name, Path(value), "")
+    if _LIKE_A_PATH.fullmatch(value):
+        note(f"{name} {value!r} is taken as text: there is no such file. '@{value}' insists on one.")
     return value
 
 

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from groundscope.verdict import Verdict
 
 Format = Literal["text", "json", "html"]
+ContrastSource = Literal["auto", "pool", "examples"]
 _SUFFIXES: dict[str, Format] = {".html": "html", ".htm": "html", ".txt": "text"}
 EPILOG = (
     "Exit codes. 0: done. 1: flagged as unsupported (one example; a file only with --fail-on-flagged; never "
     "with --exit-zero). 2: wrong use, refused input or something missing. 3: a record could not be read or "
-    "scored. 70: a fault of groundscope's own, with a traceback. 130: interrupted. 141: the reader of the "
-    "output went away."
+    "scored; in a file, answers that claim nothing (empty, or declining) are no fault. 70: a fault of groundscope's "
+    "own, with a traceback. 130: interrupted. 141: the reader of the output went away."
 )
 
 
@@ -43,6 +44,8 @@ class Reading:
     long_context: str
     batch_size: int
     seed: int
+    span_threshold: float | None = None
+    contrast: ContrastSource = "auto"
 
     @permanent()
     def load(self) -> Scope:
@@ -58,10 +61,12 @@ class Reading:
             self.model,
             detector=self.detector,
             threshold=self.threshold,
+            span_threshold=self.span_threshold,
             dtype=None if self.dtype == "auto" else self.dtype,
             device=self.device,
             template=None if self.template is None else PromptTemplate.from_file(self.template),
             long_context=self.long_context,
+            contrast=self.contrast,
             batch_size=self.batch_size,
             seed=self.seed,
         )
@@ -94,6 +99,7 @@ def score(
         Format | None, typer.Option(help="Default: text; with -o by its extension, otherwise json.")
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="Flag responses that score at least this.")] = None,
+    span_threshold: Annotated[float | None, typer.Option(help="Mark tokens that score at least this.")] = None,
     device: DeviceOption = None,
     dtype: DtypeOption = "auto",
     batch_size: BatchSizeOption = 8,
@@ -101,6 +107,13 @@ def score(
     long_context: Annotated[
         Literal["refuse", "chunk"], typer.Option(help="What to do with prompts longer than the model reads.")
     ] = "refuse",
+    contrast: Annotated[
+        ContrastSource,
+        typer.Option(
+            help="Where random documents come from: the other records, the built-in pool (an answer then scores "
+            "the same whatever stands beside it), or auto: the records, and the pool where they do not suffice."
+        ),
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Decides which random document is drawn.")] = 0,
     limit: LimitOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard an earlier output and start again.")] = False,
@@ -121,7 +134,9 @@ def score(
     Many: a DATA file with the fields response, context (a string or a list of strings), question and id. With
     -o, finished records stand in FILE.partial while the run goes on; the same command again resumes it.
     """
-    reading = Reading(model, detector, threshold, device, dtype, template, long_context, batch_size, seed)
+    reading = Reading(
+        model, detector, threshold, device, dtype, template, long_context, batch_size, seed, span_threshold, contrast
+    )
     wanted = _format(format, output)
     if data is not None:
         if question is not None or passage or response is not None:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 # where a run was interrupted.
 _OTHERS = 256
 _SCORED = ("scored", "partial")
+# A pipeline's declines are answers that were dealt with; a context that is missing is not.
+_DONE = (*_SCORED, "no_answer")
 
 
 @dataclass
@@ -59,8 +61,8 @@ class Tally:
 
     @property
     def incomplete(self) -> bool:
-        """Whether some record could not be read or scored."""
-        return bool(self.bad) or any(outcome not in _SCORED for outcome in self.outcomes)
+        """Whether some record could not be read or scored; what claims nothing is done."""
+        return bool(self.bad) or any(outcome not in _DONE for outcome in self.outcomes)
 
     def exit_code(self, fail_on_flagged: bool) -> int:
         """Return the exit code; what could not be checked outweighs what was flagged."""
@@ -241,9 +243,11 @@ class FileRun:
             "detector": reading.detector,
             "detector_sha256": _learnt_sha256(reading.detector),
             "threshold": reading.threshold,
+            "span_threshold": reading.span_threshold,
             "dtype": reading.dtype,
             "template_sha256": None if reading.template is None else file_sha256(reading.template),
             "long_context": reading.long_context,
+            "contrast": reading.contrast,
             "seed": reading.seed,
             "input_sha256": file_sha256(path),
             "limit": self.limit,

@@ -16,6 +16,8 @@ from groundscope.example import Example
 
 # A draw by length picks among so many: enough for chance, few enough to be near.
 _NEAREST = 5
+# Characters below which a context says too little to stand in for another: "n/a", "a b c".
+_LEAST_LENGTH = 8
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ def draw_contrasts(
 
     Args:
         example: The example to be scored.
-        others: Examples whose passages may stand in. Those about the same context are left out; where they do not
-            suffice, passages of the built-in pool are taken, up to the length of the example's own.
+        others: Examples whose passages may stand in. Those about the same context are left out, and those with
+            next to none; where they do not suffice, passages of the built-in pool are taken, up to the length of the
+            example's own.
         seed: Seed of the draw.
         count: How many.
         match_length: Whether to draw among the few other contexts nearest in length, in characters, to the
@@ -139,7 +142,8 @@ def _length(passages: Sequence[str]) -> int:
 def _differs(example: Example, other: Example) -> bool:
     if example.source_id is not None and example.source_id == other.source_id:
         return False
-    return any(passage.strip() for passage in other.passages) and not set(example.passages) & set(other.passages)
+    said = _length([passage.strip() for passage in other.passages])
+    return said >= _LEAST_LENGTH and not set(example.passages) & set(other.passages)
 
 
 def _seed(example: Example, seed: int) -> list[int]:

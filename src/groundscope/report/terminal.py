@@ -122,6 +122,8 @@ class _View:
         if verdict.threshold is not None:
             facts.append(f"threshold from {verdict.threshold.source}")
         yield Text(visible(" | ".join(facts)), style="dim")
+        if verdict.question:
+            yield Text(visible(f"question: {excerpt(verdict.question, _LONGEST_SPAN)}"), style="dim")
         if verdict.message:
             yield Text(visible(verdict.message), style="yellow")
 
