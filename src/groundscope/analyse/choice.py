@@ -51,6 +51,7 @@ def choose_heads(
     Raises:
         InputError: If it cannot be understood, or there is nothing to choose from.
     """
+    check_given(given, None)
     match = _BEST.fullmatch(given)
     if match is None:
         return Chosen(tuple(_places(given, 2, "heads")), tuple(examples), "named")
@@ -58,8 +59,6 @@ def choose_heads(
     if rule == "copying":
         best = sorted(copying, key=lambda place: (-copying[place], place))[:count]
         return Chosen(tuple(best), tuple(examples), f"the {len(best)} heads that copy most, by their weights")
-    if rule != "difference":
-        raise InputError(f"Heads are chosen by copying:N or difference:N, or named as 3.2,4.1. Got {given!r} instead.")
     chosen_on, rest = halves(traced, seed)
     found = signal_differences(chosen_on, CONTEXT, resamples=1, seed=seed).places
     order = sorted(found, key=lambda place: -(place.difference.value or 0))[:count]
@@ -77,16 +76,41 @@ def choose_layers(given: str, examples: Sequence[Example], traced: Sequence[Trac
     Raises:
         InputError: See :func:`choose_heads`.
     """
+    check_given(None, given)
     match = _BEST.fullmatch(given)
     if match is None:
         return Chosen(tuple(_places(given, 1, "layers")), tuple(examples), "named")
-    if match[1] != "correlation":
-        raise InputError(f"Layers are chosen by correlation:N, or named as 20,21. Got {given!r} instead.")
     chosen_on, rest = halves(traced, seed)
     found = signal_differences(chosen_on, KNOWLEDGE, resamples=1, seed=seed).places
     order = sorted(found, key=lambda place: -(place.pearson.value or 0))[: int(match[2])]
     how = f"the {len(order)} layers that go most with the label, chosen on {len(chosen_on)} responses of other sources"
     return Chosen(tuple((place.layer,) for place in order), tuple(item.example for item in rest), how)
+
+
+def check_given(heads: str | None, layers: str | None) -> None:
+    """Refuse choices that cannot be understood, before anything is computed for them.
+
+    Args:
+        heads: As for :func:`choose_heads`; ``None`` is no choice.
+        layers: As for :func:`choose_layers`.
+
+    Raises:
+        InputError: If one cannot be understood.
+    """
+    for what, given, size, rules, named in (
+        ("heads", heads, 2, ("copying", "difference"), "3.2,4.1"),
+        ("layers", layers, 1, ("correlation",), "20,21"),
+    ):
+        if given is None:
+            continue
+        rule, colon, _ = given.partition(":")
+        if not colon:
+            _places(given, size, what)
+        elif rule not in rules or not _BEST.fullmatch(given):
+            raise InputError(
+                f"{what.capitalize()} are chosen by {' or '.join(f'{name}:N' for name in rules)}, N at least 1, or "
+                f"named as {named}. Got {given!r} instead."
+            )
 
 
 def needs_traces(given: str | None) -> bool:

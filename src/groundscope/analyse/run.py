@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from groundscope.analyse.choice import CONTEXT, KNOWLEDGE, choose_heads, choose_layers, needs_traces
+from groundscope.analyse.choice import CONTEXT, KNOWLEDGE, check_given, choose_heads, choose_layers, needs_traces
 from groundscope.analyse.differences import Place, SignalDifferences, signal_differences
 from groundscope.analyse.intervention import (
     Intervention,
@@ -113,6 +113,7 @@ def analyse(
         raise InputError("Nothing is asked: differences are off, and there is no intervention and no robustness axis.")
     if plan.axes and plan.detector is None:
         raise InputError("A robustness curve needs a detector.")
+    check_given(plan.heads, plan.layers)
     return _Run(Path(source), plan, options or ReadingOptions(), progress).execute()
 
 

@@ -48,7 +48,8 @@ def convert(
     from groundscope.data.loaders.registry import read_examples
 
     if output is not None:
-        check_place(output)
+        inputs = [Path(source) for source in sources]
+        check_place(output, [*inputs, *(item for folder in inputs if folder.is_dir() for item in folder.iterdir())])
         if output.exists() and not overwrite:
             raise InputError(f"{str(output)!r} exists. Choose another -o, or pass --overwrite.")
     records = read_examples(sources, source_format)

@@ -171,14 +171,12 @@ class LabelRun:
 
     def execute(self) -> int:
         """Label the file and return the exit code."""
-        check_place(self.output)
+        check_place(self.output, [self.data])
         if str(self.data) == STDIN:
             raise InputError("Standard input cannot be labelled: the file is read twice. Save it to a file first.")
         check_intact(self.data)
         if next(read_records(self.data), None) is None:
             raise InputError(f"{str(self.data)!r} holds no records.")
-        if self.output.exists() and self.data.samefile(self.output):
-            raise InputError(f"-o names the input itself ({str(self.output)!r}). Choose another -o.")
         if isinstance(self.labeller, GoldLabeller):
             self.labeller.check(self.data)
         settings = self._settings()

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -150,8 +150,7 @@ class FileRun:
             print(render_page(page, labels=self._page_labels(page)))
 
     def _to_file(self, path: Path, output: Path) -> None:
-        if output.exists() and path.samefile(output):
-            raise InputError(f"-o names the input itself ({str(output)!r}). Choose another -o.")
+        check_place(output, [path])
         settings = self._settings(path)
         if not self.overwrite and run_state(output, settings) == "complete":
             self._recall(output)
@@ -288,7 +287,7 @@ def _seekable(data: str) -> Iterator[Path]:
         copy = Path(folder, "records")
         try:
             with contextlib.ExitStack() as stack:
-                source = sys.stdin.buffer if data == STDIN else stack.enter_context(Path(data).open("rb"))
+                source = _stdin() if data == STDIN else stack.enter_context(Path(data).open("rb"))
                 shutil.copyfileobj(source, stack.enter_context(copy.open("wb")))
         except OSError as exc:
             raise InputError(
@@ -296,6 +295,12 @@ def _seekable(data: str) -> Iterator[Path]:
                 "Give a regular file, or set TMPDIR to a folder with room."
             ) from exc
         yield copy
+
+
+def _stdin() -> IO[bytes]:
+    if sys.stdin is None:
+        raise InputError("DATA is to be read from standard input ('-'), which is closed.")
+    return sys.stdin.buffer
 
 
 def _is_stream(data: str) -> bool:

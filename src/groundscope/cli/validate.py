@@ -52,6 +52,7 @@ def validate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the results as JSON.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
     format: Annotated[Literal["text", "json"], typer.Option(help="How to print the results.")] = "text",  # noqa: A002
 ) -> None:
     """Test LUMINA's hypotheses on any signal, beside clustered inference and a placebo.
@@ -75,8 +76,10 @@ def validate(
             "Give the JSON Lines file that the store was made from."
         )
     if output is not None:
-        check_place(output)
-    names = signal or ["mmd", "information_processing_rate_calibrated"]
+        check_place(output, [data])
+        if output.exists() and not overwrite:
+            raise InputError(f"{str(output)!r} exists. Choose another -o, or pass --overwrite.")
+    names = list(dict.fromkeys(signal or ["mmd", "information_processing_rate_calibrated"]))
     quantities = [Quantity.parse(name, role) for name in names]
     bad: list[BadRecord] = []
     examples = list(records(data, bad, limit))

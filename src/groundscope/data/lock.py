@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +14,16 @@ from groundscope.errors import InputError, PrerequisiteError
 
 @contextlib.contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Keep other processes from writing the same file or folder meanwhile.
+    """Keep other processes from writing the same file or folder meanwhile, under whatever name.
 
     Raises:
         InputError: If another one is writing it.
         PrerequisiteError: If the lock file beside it cannot be made.
     """
-    lock = FileLock(f"{path}.lock", timeout=0)
+    place = Path(os.path.realpath(path))
+    lock = FileLock(f"{place}.lock", timeout=0)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         if not Path(lock.lock_file).exists():  # some systems refuse a file by saying that it is held

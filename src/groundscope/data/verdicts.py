@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -46,12 +46,16 @@ def run_path(path: str | Path) -> Path:
     return Path(f"{path}.run.json")
 
 
-def check_place(path: str | Path) -> None:
+def check_place(path: str | Path, inputs: Iterable[str | Path] = ()) -> None:
     """Refuse a place where no file can be written, before any work is done.
 
+    Args:
+        path: Where the output goes.
+        inputs: Files that are read, which it must not be, under whatever name.
+
     Raises:
-        InputError: If it is a folder, in a folder that does not exist, or if the system does not take the
-            name (the files beside it have longer ones).
+        InputError: If it is one of the inputs, a folder, in a folder that does not exist, or if the system does not
+            take the name (the files beside it have longer ones).
     """
     path = Path(path)
     try:
@@ -67,6 +71,8 @@ def check_place(path: str | Path) -> None:
         raise InputError(f"-o needs the name of a file. Got the folder {str(path)!r}.")
     if not path.absolute().parent.is_dir():
         raise InputError(f"The folder of {str(path)!r} does not exist. Create it, or choose another -o.")
+    if path.exists() and any(Path(item).exists() and path.samefile(item) for item in inputs):
+        raise InputError(f"-o names the input itself ({str(path)!r}). Choose another -o.")
 
 
 def read_verdicts(path: str | Path) -> Iterator[Verdict]:

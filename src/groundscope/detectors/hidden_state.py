@@ -155,7 +155,7 @@ class Saplma(LearnedDetector):
         states, labels = check_matrix("saplma", last, np.array([response_label(item.example) for item in data]))
         centre, width = states.mean(axis=0), states.std(axis=0)
         width[width == 0] = 1
-        network = MLPClassifier((256, 128, 64), batch_size=min(32, len(states)), random_state=self.seed)
+        network = MLPClassifier((256, 128, 64), batch_size=min(32, len(states)), random_state=self.seed % 2**32)
         network.set_params(max_iter=self.epochs, n_iter_no_change=self.epochs + 1)
         # A fixed number of epochs is the method, not a failure.
         fit_logged(network, (states - centre) / width, labels, level=logging.DEBUG)

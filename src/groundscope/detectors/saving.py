@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -113,6 +114,8 @@ def save_detector(detector: LearnedDetector, folder: str | Path, card: str | Non
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
         (temporary / CARD).write_text(card or _short_card(detector), encoding="utf-8")
         temporary.chmod(0o755)
+        # safetensors creates files for the owner alone; a detector that others share must stay readable.
+        (temporary / ARRAYS).chmod(stat.S_IMODE((temporary / CONFIG).stat().st_mode))
         _put_in_place(temporary, folder)
     except OSError as exc:
         raise PrerequisiteError(f"{str(folder)!r} cannot be written: {exc.strerror}.") from exc

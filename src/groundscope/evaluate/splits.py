@@ -197,7 +197,7 @@ def _cut(
 
     from sklearn.model_selection import StratifiedGroupKFold
 
-    splitter = StratifiedGroupKFold(parts, shuffle=True, random_state=seed)
+    splitter = StratifiedGroupKFold(parts, shuffle=True, random_state=seed % 2**32)
     others, hallucinated = np.bincount(labels.astype(int), minlength=2).tolist()
     if min(others, hallucinated) < 1 or max(others, hallucinated) < parts:
         raise InputError(

@@ -339,7 +339,7 @@ class BorutaSelector(Selector):
         from sklearn.ensemble import RandomForestClassifier
 
         forest = RandomForestClassifier(class_weight="balanced", max_depth=self.max_depth)
-        search = BorutaPy(forest, n_estimators="auto", max_iter=self.max_iter, random_state=self.seed)
+        search = BorutaPy(forest, n_estimators="auto", max_iter=self.max_iter, random_state=self.seed % 2**32)
         search.fit(features, labels.astype(np.int64))
         return np.asarray(search.support_, dtype=np.bool_), -np.asarray(search.ranking_, dtype=np.float64)
 

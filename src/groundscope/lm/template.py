@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -15,6 +16,8 @@ from groundscope.example import check_text
 
 PieceKind = Literal["instruction", "passage", "question"]
 _PLACEHOLDER = re.compile(r"\{(passages|question)\}")
+_LIKE_A_PLACEHOLDER = re.compile(r"\{(?!passages\}|question\})\w*\}")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,10 @@ class PromptTemplate:
             values = _fields_from(path, text, {item.name for item in fields(cls)})
         else:
             text = text.rstrip("\n")
+            for name in dict.fromkeys(_LIKE_A_PLACEHOLDER.findall(text)):
+                _log.warning(
+                    "The template file %s holds %s, which is no placeholder and stays in the prompt.", path, name
+                )
             bare = _PLACEHOLDER.sub(lambda m: "" if m[1] == "question" else m[0], text)
             values = {"user": text, "user_without_question": bare}
         try:

@@ -29,6 +29,12 @@ def check_report_place(folder: str | Path, overwrite: bool = False) -> None:
         raise InputError(f"{str(folder)!r} exists and is no report. Choose another folder.")
     if folder.exists() and any(folder.iterdir()) and not overwrite:
         raise InputError(f"{str(folder)!r} holds a report already. Choose another folder, or pass --overwrite.")
+    foreign = sorted(path.name for path in folder.glob("*") if path.name not in (RESULTS, MARKDOWN, PAGE, PLOTS))
+    if foreign:
+        raise InputError(
+            f"{str(folder)!r} holds {foreign[0]!r}, which is no part of a report and would be lost. "
+            "Move it, or choose another folder."
+        )
     check_folder_place(folder)
 
 

@@ -96,7 +96,14 @@ def write_shard(path: Path, rows: Sequence[tuple[int, TracedExample]], fingerpri
     table = pa.table(columns).replace_schema_metadata({"groundscope": json.dumps(meta)})
     temporary = path.with_suffix(".tmp")
     try:
-        pq.write_table(table, temporary, compression="zstd", use_dictionary=False, row_group_size=len(rows))
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            use_dictionary=False,
+            row_group_size=len(rows),
+            write_page_checksum=True,
+        )
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -134,12 +141,14 @@ def _rows(path: Path, signals: Sequence[str], fingerprint: Mapping[str, Any]) ->
     import pyarrow.parquet as pq
 
     names = ["id", "number", "example", "layout", "prompt_ids", "response_ids", *(_PREFIX + name for name in signals)]
-    table = pq.read_table(path, columns=names)
+    table = pq.read_table(path, columns=names, page_checksum_verification=True)
     meta = json.loads(table.schema.metadata[b"groundscope"])
     _check_origin(path, meta, fingerprint)
     values = {name: table[_PREFIX + name].combine_chunks() for name in signals}
     for row in range(table.num_rows):
-        record = json.loads(table["layout"][row].as_py())
+        number, record = table["number"][row].as_py(), json.loads(table["layout"][row].as_py())
+        if number is None:
+            raise ValueError(f"row {row} has no number")
         example = Example.from_dict(json.loads(table["example"][row].as_py()))
         offsets = record["offsets"]
         layout = Layout(
@@ -155,6 +164,8 @@ def _rows(path: Path, signals: Sequence[str], fingerprint: Mapping[str, Any]) ->
         arrays = {}
         for name, column in values.items():
             flat = column[row].values.to_numpy(zero_copy_only=False).astype(np.float32)
+            if not np.isfinite(flat).all():
+                raise ValueError(f"the signal {name!r} of the example {example.id!r} holds NaN or infinity")
             shape = meta["shapes"][name]
             tail = (-1,) if shape is None and flat.size else (0,) if shape is None else tuple(shape)
             arrays[name] = flat.reshape(layout.response_length, *tail)
@@ -166,4 +177,4 @@ def _rows(path: Path, signals: Sequence[str], fingerprint: Mapping[str, Any]) ->
             record["blind_layers"],
             meta["fingerprint"],
         )
-        yield table["number"][row].as_py(), TracedExample(example, trace)
+        yield number, TracedExample(example, trace)

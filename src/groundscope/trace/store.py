@@ -118,6 +118,10 @@ class TraceStore:
                 f"The trace store {str(self.folder)!r} was finished with {len(self)} examples and holds {len(found)}. "
                 "Run the same 'groundscope extract' again to put in order what was removed or added."
             )
+        if len({number for number, _ in found}) < len(found):
+            raise InputError(
+                f"The trace store {str(self.folder)!r} is damaged: two examples have one place. Extract again."
+            )
         found.sort(key=lambda pair: pair[0])
         return [item for number, item in found if limit is None or number < limit]
 
@@ -260,11 +264,18 @@ def read_index(folder: Path) -> dict[str, Any]:
     if (
         not (isinstance(settings, dict) and isinstance(settings.get("fingerprint"), dict))
         or not (isinstance(signals, list) and all(isinstance(name, str) for name in signals))
-        or not (isinstance(unread, list) and all(isinstance(item, dict) and "outcome" in item for item in unread))
-        or not isinstance(index.get("examples"), int)
+        or not (isinstance(unread, list) and all(map(_is_unread, unread)))
+        or type(index.get("examples")) is not int
+        or type(index.get("complete")) is not bool
     ):
         raise InputError(f"{str(folder)!r} is no trace store: its {INDEX} is damaged. Extract to another folder.")
     return index
+
+
+def _is_unread(item: object) -> bool:
+    if not isinstance(item, dict) or type(item.get("number", 0)) is not int:
+        return False
+    return isinstance(item.get("outcome"), str) and isinstance(item.get("message"), str)
 
 
 def shards(folder: Path) -> list[Path]:

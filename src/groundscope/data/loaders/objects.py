@@ -82,6 +82,9 @@ def convert_files(paths: Sequence[Path], convert: Convert) -> Iterator[Example |
                         yield example
             except InputError as exc:
                 yield BadRecord(number, f"{where}{exc}", readable_id(record))
+            except KeyError as exc:
+                error = f"{where}The field {exc} is missing, which records of this format have. Is --from right?"
+                yield BadRecord(number, error, readable_id(record))
 
 
 def text_field(record: Mapping[str, Any], name: str) -> str:
