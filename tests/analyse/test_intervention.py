@@ -17,6 +17,7 @@ from groundscope.analyse.intervention import (
     intervene_on_layers,
     matched_heads,
 )
+from groundscope.analyse.run import Plan, analyse
 from groundscope.errors import InputError
 from groundscope.example import Example
 from groundscope.trace.traced import TracedExample
@@ -131,11 +132,15 @@ def test_places_are_named_or_chosen_on_other_sources(tiny, traced):
         assert len(chosen.places) in (2, 3) and 0 < len(chosen.examples) < len(EXAMPLES)
         used = {item.group for item in halves(traced, 0)[0]}
         assert not used & {example.group for example in chosen.examples}
-    for wrong in ("2", "a.b", "copying:0", "correlation:2", "²·1", ""):
+    for wrong in ("2", "a.b", "copying:0", "copying:-1", "copying:", "correlation:2", "²·1", ""):
         with pytest.raises(InputError):
             choose_heads(wrong, EXAMPLES, traced, {}, 0)
     for wrong in ("2.1", "difference:2", "-1"):
         with pytest.raises(InputError):
             choose_layers(wrong, EXAMPLES, traced, 0)
+    with pytest.raises(InputError, match="N at least 1"):  # before anything is read or computed
+        analyse("no-such-file", Plan(heads="copying:0"))
+    with pytest.raises(InputError, match=r"correlation:N.*'difference:2'"):
+        analyse("no-such-file", Plan(layers="difference:2"))
     with pytest.raises(InputError, match="at least two"):
         halves(traced[:2])

@@ -19,6 +19,7 @@ def test_closed_output(command):
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "Standard output is closed" in done.stderr
 
 
-def test_closed_input():
-    done = started("score --passage - --response r <&-")
+@pytest.mark.parametrize("command", ["score --passage - --response r", "score -", "score - -o verdicts.jsonl"])
+def test_closed_input(command):
+    done = started(f"{command} <&-")
     assert done.returncode == 2 and "which is closed" in done.stderr

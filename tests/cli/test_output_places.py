@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -51,6 +52,44 @@ def test_refused_before_anything_is_read(place, command, output, message):
     assert done.stderr.startswith("groundscope: ") and done.stderr.count("\n") == 1 and done.stdout == ""
     assert repr(output) in done.stderr and message in done.stderr and NO_MODEL not in done.stderr
     assert sorted(place.rglob("*")) == before and (place / "file").read_text() == "mine"
+
+
+INTO_A_FILE = {
+    "score": ("score", "--model", NO_MODEL, "--overwrite"),
+    "validate": ("validate", "--model", NO_MODEL, "--overwrite"),
+    "convert": ("convert", "--overwrite"),
+    "label": ("label", "--gold-answers", "--overwrite"),
+}
+
+
+@pytest.mark.parametrize("command", INTO_A_FILE)
+@pytest.mark.parametrize("output", ["data.jsonl", "./data.jsonl", "soft.jsonl", "hard.jsonl"])
+def test_no_command_writes_over_what_it_reads(place, command, output):
+    (place / "soft.jsonl").symlink_to("data.jsonl")
+    (place / "hard.jsonl").hardlink_to(place / "data.jsonl")
+    before = (place / "data.jsonl").read_bytes()
+    name, *options = INTO_A_FILE[command]
+    done = CliRunner().invoke(app, [name, "data.jsonl", *options, "-o", output])
+    assert done.exit_code == 2 and f"-o names the input itself ({str(Path(output))!r})" in done.stderr
+    assert (place / "data.jsonl").read_bytes() == before and (place / "soft.jsonl").is_symlink()
+
+
+def test_a_folder_is_not_converted_onto_one_of_its_files(place):
+    done = CliRunner().invoke(app, ["convert", ".", "-o", "data.jsonl", "--overwrite"])
+    assert done.exit_code == 2 and "names the input itself" in done.stderr
+
+
+def test_results_of_a_validation_are_not_overwritten_unasked(place):
+    done = CliRunner().invoke(app, ["validate", "data.jsonl", "-o", "file", "--model", NO_MODEL])
+    assert done.exit_code == 2 and "--overwrite" in done.stderr and (place / "file").read_text() == "mine"
+
+
+def test_what_is_no_part_of_a_report_is_not_thrown_away_with_it(place):
+    (place / "out").mkdir()
+    for name in ("results.json", "notes.txt"):
+        (place / "out" / name).write_text("{}")
+    done = CliRunner().invoke(app, [*COMMANDS["evaluate"], "-o", "out", "--overwrite", "--model", NO_MODEL])
+    assert done.exit_code == 2 and "'notes.txt'" in done.stderr and (place / "out" / "notes.txt").exists()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

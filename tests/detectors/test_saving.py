@@ -21,6 +21,7 @@ def test_a_loaded_detector_is_the_one_that_was_saved(detector, tmp_path):
     detector.threshold_ = Threshold(0.4, 0.6, "a test")
     save_detector(detector, tmp_path / "d", "# card\n")
     assert {path.name for path in (tmp_path / "d").iterdir()} == {CONFIG, ARRAYS, CARD}
+    assert len({path.stat().st_mode for path in (tmp_path / "d").iterdir()}) == 1  # whoever reads one reads all
     got = load_detector(tmp_path / "d")
     assert type(got) is type(detector) and got.get_params() == detector.get_params()
     assert got.threshold_ == detector.threshold_ and got.trained_on_ == detector.trained_on_

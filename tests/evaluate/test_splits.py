@@ -35,6 +35,7 @@ def test_folds_cover_everything_once_and_share_no_source(traced):
 def test_folds_hang_on_the_seed_alone(traced):
     one, same, other = ([split.test.tolist() for split in folds(traced, 4, seed=seed)] for seed in (0, 0, 1))
     assert one == same != other
+    assert folds(traced, 4, seed=2**70)
 
 
 def test_the_same_passages_are_one_source_whatever_their_identifier(traced):

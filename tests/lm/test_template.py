@@ -26,6 +26,16 @@ def test_pieces_join_to_the_users_turn():
     ]
 
 
+def test_what_only_looks_like_a_placeholder_is_told(tmp_path, caplog):
+    path = tmp_path / "template.txt"
+    path.write_text("{passages} {bogus} {0} {question} {bogus}")
+    assert "{bogus}" in PromptTemplate.from_file(path).user
+    assert [record.getMessage().split(" holds ")[1].split(",")[0] for record in caplog.records] == ["{bogus}", "{0}"]
+    caplog.clear()
+    path.write_text("{passages} { x } {question}")
+    assert PromptTemplate.from_file(path) and not caplog.records
+
+
 def test_placeholders_in_the_example_are_text():
     pieces = PromptTemplate().pieces("{passages}?", ["{question}", "{{ messages }}"])
     assert [(piece.kind, piece.text) for piece in pieces if piece.kind != "instruction"] == [

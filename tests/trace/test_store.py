@@ -204,6 +204,9 @@ BROKEN_SHARDS = {
     "layout": _column("layout", lambda _: "null"),
     "layout fields": _column("layout", lambda _: "{}"),
     "short values": _column("signal:lookback_ratio", lambda values: values[:5]),
+    "not a number": _column("signal:token_logprob", lambda values: [float("nan"), *values[1:]]),
+    "infinite": _column("signal:mmd", lambda values: [*values[:-1], float("inf")]),
+    "no place": _column("number", lambda _: None),
 }
 
 
@@ -248,14 +251,46 @@ def test_an_example_is_never_there_twice(tmp_path, traced):
         TraceStore(tmp_path / "s").read()
 
 
+def test_two_examples_in_one_place_are_refused(tmp_path, traced):
+    _write(tmp_path / "s", traced)
+    _column("number", lambda _: 1)(tmp_path / "s" / "part-00000.parquet")
+    with pytest.raises(InputError, match="two examples have one place"):
+        TraceStore(tmp_path / "s").read()
+
+
+def test_no_flipped_bit_goes_unnoticed(tmp_path, traced):
+    store = _write(tmp_path / "s", traced)
+    path = tmp_path / "s" / "part-00000.parquet"
+    raw, before = path.read_bytes(), [dict(item.trace) for item in store.read()]
+    for place in range(0, len(raw), max(1, len(raw) // 200)):
+        path.write_bytes(raw[:place] + bytes([raw[place] ^ 0x10]) + raw[place + 1 :])
+        try:
+            after = [dict(item.trace) for item in TraceStore(tmp_path / "s").read()]
+        except (InputError, MismatchError):
+            continue
+        for one, other in zip(before, after, strict=True):
+            for name in one:
+                np.testing.assert_array_equal(one[name], other[name], err_msg=f"byte {place}, {name}")
+
+
 def test_files_of_other_names_are_no_shards(tmp_path, traced):
     store = _write(tmp_path / "s", traced)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "s" / "part-mine.parquet")
     assert len(store.read()) == 3
 
 
-@pytest.mark.parametrize("name", ["settings", "signals", "unread", "examples", "fingerprint"])
-@pytest.mark.parametrize("value", [None, 3.5, "x", [1]])
+INDEX_FIELDS = ["settings", "signals", "unread", "examples", "fingerprint", "complete"]
+UNREAD = [{"outcome": "failed"}, {"message": "m"}, {"outcome": "failed", "message": "m", "number": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in INDEX_FIELDS for value in (None, 3.5, "x", [1])),
+        *(("unread", [item]) for item in UNREAD),
+        ("examples", True),
+    ],
+)
 def test_an_index_of_another_kind_is_refused(tmp_path, traced, name, value):
     _write(tmp_path / "s", traced)
     path = tmp_path / "s" / "store.json"

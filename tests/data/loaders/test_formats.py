@@ -121,6 +121,17 @@ def test_lookback_lens_of_another_shape_is_refused(tmp_path, change):
     assert isinstance(bad, BadRecord) and "must be" in bad.error
 
 
+@pytest.mark.parametrize("given", sorted(FORMATS))
+@pytest.mark.parametrize("record", [HALUEVAL, LOOKBACK, HALLURAG, {}, {"data": None}, {"prompt": 1}], ids=str)
+def test_records_of_another_format_are_refused_one_by_one(tmp_path, given, record):
+    path = write(tmp_path / "a.jsonl", [record])
+    try:
+        found = list(read_examples([path], given))
+    except InputError:
+        return
+    assert found and all(isinstance(item, (Example, BadRecord)) for item in found)
+
+
 def test_hallurag_labels_sentences(tmp_path):
     path = write(tmp_path / "val_org_some-7b (int8).json", [HALLURAG], lines=False)
     assert detect([path]).name == "hallurag"
