@@ -14,7 +14,7 @@ from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, 
 from groundscope.cli.permanent import permanent
 from groundscope.data.verdicts import check_place, replace_text
 from groundscope.errors import InputError
-from groundscope.lm.catalog import DEFAULT_MODEL, is_embedded
+from groundscope.lm.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from groundscope.scope import Scope
@@ -50,13 +50,9 @@ class Reading:
     @permanent()
     def load(self) -> Scope:
         """Load the model and the detector; this is where torch is imported."""
-        from transformers.utils import logging
-
         from groundscope.lm.template import PromptTemplate
         from groundscope.scope import Scope
 
-        if is_embedded(self.model) or Path(self.model).exists():
-            logging.disable_progress_bar()  # for local files it only flashes by; for downloads it is wanted
         return Scope.from_pretrained(
             self.model,
             detector=self.detector,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from groundscope.errors import ModelFetchError
 from groundscope.lm.cache import is_disk_full
+from groundscope.lm.quiet import quiet_transformers
 
 # Pre-tokenizers that set every digit apart and then split as GPT-2 does. transformers 5 knows none of these
 # names and takes GPT-2's splits alone, which cuts the blanks before a digit differently ("\n\n7").
@@ -41,7 +39,7 @@ def load_gguf(path: str | Path, dtype: Any = None) -> tuple[Any, Any]:
     # need plain weights.
     if hasattr(transformers, "GgufConfig"):
         options["quantization_config"] = transformers.GgufConfig(dequantize=True)
-    with _quiet_transformers():
+    with quiet_transformers():
         tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, **where)
         model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, **where, **options)
     if pre_tokenizer in _SPLIT_DIGITS:
@@ -73,7 +71,7 @@ def convert_gguf(path: Path, folder: Path) -> None:
         plain.load_state_dict(loaded.state_dict(), strict=True, assign=True)
         plain.tie_weights()
         tokenizer.model_max_length = config.max_position_embeddings
-        with _quiet_transformers():
+        with quiet_transformers():
             plain.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
     except Exception as exc:
@@ -98,28 +96,3 @@ def _split_digits(tokenizer: Any) -> None:
     digits = pre_tokenizers.Digits(individual_digits=True)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, byte_level])
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Silence transformers' progress bars and remarks for the length of the block."""
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars
-    from transformers import modeling_gguf_pytorch_utils as legacy
-    from transformers.utils import logging
-
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    hub_silent, bar = are_progress_bars_disabled(), getattr(legacy, "tqdm", None)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    if bar is not None:  # this module asks tqdm directly, past transformers' own switch
-        legacy.tqdm = partial(bar, disable=True)
-    try:
-        yield
-    finally:
-        if bar is not None:
-            legacy.tqdm = bar
-        if bars:
-            logging.enable_progress_bar()
-        if hub_silent:
-            disable_progress_bars()
-        logging.set_verbosity(verbosity)

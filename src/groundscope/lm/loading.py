@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, 
 from groundscope.lm.catalog import EMBEDDED, is_embedded
 from groundscope.lm.convert import load_gguf
 from groundscope.lm.embedded import ensure_embedded
+from groundscope.lm.quiet import without_bars
 
 
 def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -> tuple[Any, Any]:
@@ -29,14 +31,17 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
     path = _existing(name)
     try:
         if is_embedded(name):
-            model, tokenizer = _from_folder(str(ensure_embedded(name)), dtype, False)
+            folder = str(ensure_embedded(name))
+            with without_bars():
+                model, tokenizer = _from_folder(folder, dtype, False)
         elif name.lower().endswith(".gguf"):
             if path is None or not path.is_file():
                 raise InputError(f"The model file {name} does not exist. Give the path of a .gguf file.")
             model, tokenizer = load_gguf(path, None if dtype == "auto" else dtype)
         else:
             _check_name(name, path)
-            model, tokenizer = _from_folder(name if path is None else str(path), dtype, trust_remote_code)
+            with nullcontext() if path is None else without_bars():  # a download may take long
+                model, tokenizer = _from_folder(name if path is None else str(path), dtype, trust_remote_code)
     except GroundscopeError:
         raise
     except Exception as exc:  # whatever files hold, the libraries that read them raise what they like

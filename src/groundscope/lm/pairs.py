@@ -13,6 +13,7 @@ import torch
 
 from groundscope.errors import InputError, NonFiniteError, PrerequisiteError
 from groundscope.lm.offsets import encode
+from groundscope.lm.quiet import without_bars
 
 # What a model without a declared limit is taken to read; some need two positions for themselves.
 _DEFAULT_LIMIT = 512
@@ -46,7 +47,8 @@ class PairClassifier:
         """
         try:
             try:
-                model, tokenizer, missing = _load(name, local=True)
+                with without_bars():
+                    model, tokenizer, missing = _load(name, local=True)
             except OSError:
                 if Path(name).exists():
                     raise

@@ -52,16 +52,10 @@ class ReadingOptions:
 
     def language_model(self) -> LanguageModel:
         """Load the model; this is where torch is imported."""
-        from transformers.utils import logging
-
-        from groundscope.lm.catalog import is_embedded
         from groundscope.lm.language_model import LanguageModel
         from groundscope.scope import DEFAULT_MODEL
 
-        model = self.model or DEFAULT_MODEL
-        if is_embedded(model) or Path(model).exists():
-            logging.disable_progress_bar()  # for local files it only flashes by; for downloads it is wanted
-        return LanguageModel.from_pretrained(model, dtype=self.dtype, device=self.device)
+        return LanguageModel.from_pretrained(self.model or DEFAULT_MODEL, dtype=self.dtype, device=self.device)
 
     def reader(self, detectors: Sequence[Detector], signals: Sequence[str] = (), *, leave_out: bool = False) -> Reader:
         """Load the model and join it with what it is to read for; see :class:`groundscope.reading.Reader`."""
