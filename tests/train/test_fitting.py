@@ -8,7 +8,7 @@ from groundscope.detectors.registry import from_name
 from groundscope.errors import InputError
 from groundscope.learn.labels import response_label
 from groundscope.train.card import model_card
-from groundscope.train.fitting import Size, beaten_by, train_detector
+from groundscope.train.fitting import Size, cautions, train_detector
 
 
 def _hidden(**params):
@@ -128,7 +128,18 @@ def test_a_control_that_does_as_well_is_named(traced):
     better = [row.name for row in result.figures
               if row.level == "response" and row.auroc.value >= own and row.name != "lookback-lens"]  # fmt: skip
     assert "word novelty" in better  # the marked words stand in no passage
-    assert len([text for text in beaten_by(result.figures, "lookback-lens") if "response level" in text]) == len(better)
+    (said,) = [text for text in cautions(result) if "response level" in text]
+    assert all(f"'{name}'" in said for name in better) and said.count("'") == 2 * len(better)
+
+
+def test_thresholds_chosen_on_next_to_nothing_are_said_to_be(traced):
+    few, enough = (
+        train_detector(_hidden(), traced[:24], traced[24:28]),
+        train_detector(_hidden(), traced[:24], traced[24:]),
+    )
+    assert few.dev.sources < 5 <= enough.dev.sources
+    assert "too few to rely on" in cautions(few)[0] and not any("too few" in text for text in cautions(enough))
+    assert "too few to rely on" in model_card(few, traced[:28], ["data.jsonl"])
 
 
 def test_a_trained_detector_scores_through_a_scope(tiny, traced, tmp_path):

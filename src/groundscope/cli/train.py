@@ -126,7 +126,7 @@ def progress(examples: Iterable[Example], total: int) -> Iterator[Example]:
 
 def _show(training: Training, output: Path, form: str) -> None:
     from groundscope.train.card import interval
-    from groundscope.train.fitting import beaten_by
+    from groundscope.train.fitting import cautions
 
     if form == "json":
         record = {
@@ -139,12 +139,13 @@ def _show(training: Training, output: Path, form: str) -> None:
             "test": None if training.test is None else asdict(training.test),
             "measured_on": training.measured_on,
             "figures": [asdict(row) for row in training.figures],
+            "cautions": cautions(training),
         }
         print(json.dumps(record, ensure_ascii=False, indent=2))
         return
     print(f"{training.detector.name}: learnt from {training.train}; chose on {training.dev}.")
     for row in training.figures:
         print(f"  {training.measured_on} {row.level:9} {row.name:16} AUROC {interval(row.auroc)}")
-    for warning in beaten_by(training.figures, training.detector.name):
+    for warning in cautions(training):
         print(warning)
     print(f"Saved in {output}; README.md there is its model card.")

@@ -10,7 +10,7 @@ from groundscope._version import __version__
 from groundscope.evaluate.bootstrap import Estimate
 from groundscope.learn.labels import kind_of
 from groundscope.trace.traced import Traced
-from groundscope.train.fitting import Figures, Training, beaten_by
+from groundscope.train.fitting import Figures, Training, cautions
 
 
 def model_card(training: Training, data: Traced, sources: Sequence[str]) -> str:
@@ -79,7 +79,7 @@ def model_card(training: Training, data: Traced, sources: Sequence[str]) -> str:
     lines += [f"No {level} threshold met the objective; nothing is flagged at that level." for level in training.unmet]
     lines += ["", "## Figures", "", measured, "Intervals are 95 %, from a bootstrap over sources.", ""]
     lines += _table(training.figures, detector.name)
-    warnings = beaten_by(training.figures, detector.name)
+    warnings = cautions(training)
     if warnings:
         lines += ["", *(f"- **{warning}**" for warning in warnings)]
     return "\n".join(lines) + "\n"

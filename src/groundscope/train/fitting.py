@@ -11,7 +11,7 @@ import numpy as np
 from groundscope.detectors.base import describe
 from groundscope.detectors.learned import LearnedDetector, check_disjoint, check_distinct, check_examples, check_traced
 from groundscope.errors import GroundscopeError, InputError
-from groundscope.evaluate.bootstrap import Estimate, Resampler
+from groundscope.evaluate.bootstrap import LEAST_SOURCES, Estimate, Resampler
 from groundscope.evaluate.controls import controls
 from groundscope.evaluate.metrics import auprc, auroc, count
 from groundscope.evaluate.scoring import Candidate, DetectorCandidate, score_all, score_example
@@ -264,12 +264,27 @@ def measure(detector: LearnedDetector, data: Traced, train: Traced, dev: Traced)
     return sorted(found, key=lambda row: (LEVELS.index(row.level), -(row.auroc.value or 0.0)))
 
 
-def beaten_by(figures: Sequence[Figures], name: str) -> list[str]:
-    """Return sentences about controls that do as well as the detector."""
-    own = {row.level: row.auroc.value for row in figures if row.name == name}
-    return [
-        f"At {row.level} level the control '{row.name}' reaches an AUROC of {row.auroc.value:.3f}, "
-        f"this detector {own[row.level]:.3f}: it has not shown more than the control."
-        for row in figures
-        if row.name != name and row.auroc.value is not None and row.auroc.value >= (own.get(row.level) or 1.0)
-    ]
+def cautions(training: Training) -> list[str]:
+    """Return what speaks against trusting a detector: few examples to choose on, and controls that do as well."""
+    found = []
+    if training.dev.sources < LEAST_SOURCES:
+        found.append(
+            f"The thresholds were chosen on {training.dev}: too few to rely on. Learn from hundreds of answers."
+        )
+    name = training.detector.name
+    own = {row.level: row.auroc.value for row in training.figures if row.name == name}
+    for level, value in own.items():
+        better = [
+            f"'{row.name}' {row.auroc.value:.3f}"
+            for row in training.figures
+            if row.level == level
+            and row.name != name
+            and row.auroc.value is not None
+            and row.auroc.value >= (value or 1)
+        ]
+        if better:
+            found.append(
+                f"At {level} level, controls reach an AUROC of {', '.join(better)}; this detector "
+                f"{'none' if value is None else f'{value:.3f}'}: it has not shown more than they."
+            )
+    return found
