@@ -50,6 +50,17 @@ def test_saving_again_replaces_a_detector_and_nothing_else(detector, tmp_path):
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "years"
 
 
+@pytest.mark.parametrize("change", [np.int8, lambda array: array * 2], ids=["type", "values"])
+def test_arrays_of_another_save_are_damage(detector, tmp_path, change):
+    from safetensors.numpy import load_file, save_file
+
+    save_detector(detector, tmp_path / "d")
+    arrays = load_file(tmp_path / "d" / ARRAYS)
+    save_file({name: np.asarray(change(array)) for name, array in arrays.items()}, tmp_path / "d" / ARRAYS)
+    with pytest.raises(InputError, match=r"damaged: detector\.safetensors is not what was saved"):
+        load_detector(tmp_path / "d")
+
+
 def test_a_failure_leaves_the_old_one(detector, tmp_path, monkeypatch):
     save_detector(detector, tmp_path / "d", "old")
 

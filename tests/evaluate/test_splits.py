@@ -90,6 +90,14 @@ def test_by_record(traced):
     check_disjoint(train, dev)
 
 
+@pytest.mark.parametrize("missing", ["train", "test"])
+def test_a_split_without_records_is_named(traced, missing):
+    other = "test" if missing == "train" else "train"
+    named = [TracedExample(replace(t.example, split=other), t.trace) for t in traced]
+    with pytest.raises(InputError, match=f"No record says '{missing}' .{len(traced)} say '{other}'"):
+        by_record(named)
+
+
 def test_a_source_on_two_sides_is_refused(traced):
     named = [
         TracedExample(replace(t.example, split="test" if t.example.model == "first" else "train"), t.trace)
@@ -102,7 +110,7 @@ def test_a_source_on_two_sides_is_refused(traced):
 def test_records_without_a_split(traced):
     with pytest.raises(InputError, match="32 have another or none"):
         by_record(traced)
-    with pytest.raises(InputError, match="'test' holds one class only: 0 faithful and 0"):
+    with pytest.raises(InputError, match="No record says 'test'"):
         by_record(changed(traced, split="train"))
 
 

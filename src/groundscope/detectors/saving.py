@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from groundscope._version import __version__
+from groundscope.data.jsonl import file_sha256
 from groundscope.data.places import check_folder_place
 from groundscope.detectors.base import Detector
 from groundscope.detectors.registry import from_name, names
@@ -101,7 +102,7 @@ def save_detector(detector: LearnedDetector, folder: str | Path, card: str | Non
         "trained_on": detector.trained_on_,
     }
     try:
-        text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
+        json.dumps(config, allow_nan=False)
     except (TypeError, ValueError) as exc:
         raise InputError(f"What {detector.name!r} was made with or learnt cannot be written as JSON: {exc}.") from exc
     try:
@@ -111,6 +112,8 @@ def save_detector(detector: LearnedDetector, folder: str | Path, card: str | Non
         raise PrerequisiteError(f"{str(folder)!r} cannot be written: {exc.strerror}.") from exc
     try:
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / ARRAYS)
+        config["arrays_sha256"] = file_sha256(temporary / ARRAYS)
+        text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
         (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
         (temporary / CARD).write_text(card or _short_card(detector), encoding="utf-8")
         temporary.chmod(0o755)
@@ -187,6 +190,11 @@ def load_detector(source: str | Path) -> LearnedDetector:
         found = config.get("format") if isinstance(config, dict) else config
         raise InputError(
             f"{str(source)!r} has the detector format {found!r}; this version of groundscope reads {_FORMAT}."
+        )
+    if config.get("arrays_sha256") not in (None, file_sha256(folder / ARRAYS)):
+        raise InputError(
+            f"The detector in {str(source)!r} is damaged: {ARRAYS} is not what was saved with its {CONFIG}. Train or "
+            "copy it again."
         )
     try:
         detector = from_name(config["detector"], **config["params"])

@@ -128,6 +128,9 @@ def by_record(data: Examples, dev_share: float = 0.2, seed: int = 0) -> Split:
         )
     labels, parts = _labels(data), {name: np.flatnonzero(named == name) for name in _SPLITS}
     for name in ("train", "test"):
+        if not len(parts[name]):
+            there = ", ".join(f"{len(part)} say {split!r}" for split, part in parts.items() if len(part))
+            raise InputError(f"No record says {name!r} ({there}). Split by folds, or give such records too.")
         _check_both(labels[parts[name]], f"The split {name!r} holds")
     train, dev = parts["train"], parts["dev"]
     if len(dev):
