@@ -140,7 +140,7 @@ def table(found: Sequence[Row]) -> str:
 def within(row: Row, level: str) -> str:
     """Mean AUROC over the models that wrote, weighted by their units."""
     macro = row.macro(level, "generator")
-    return "" if macro is None or macro.weighted.value is None else shown(macro.weighted).split(" ")[0]
+    return shown(None if macro is None else macro.weighted)
 
 
 def _auroc(row: Row) -> float | None:

@@ -43,7 +43,8 @@ class Size:
         return cls(len(data), sum(labels), len(set(sources(data))))
 
     def __str__(self) -> str:
-        return f"{self.examples} examples ({self.hallucinated} hallucinated) from {self.sources} sources"
+        sources = "1 source" if self.sources == 1 else f"{self.sources} sources"
+        return f"{self.examples} examples ({self.hallucinated} hallucinated) from {sources}"
 
 
 @dataclass(frozen=True)
