@@ -75,5 +75,17 @@ def test_what_cannot_be_tested_is_refused(trace):
         Quantity.parse(f"{HEADS}@1.4").values(trace)
 
 
+def test_a_place_that_the_model_lacks_is_refused_before_it_reads(tiny, trace):
+    for name, message in (
+        (f"{HEADS}@9", "Got layer 9"),
+        (f"{HEADS}@1.4", "Got head 4"),
+        (f"{LAYERS}@3", "Got layer 3"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Quantity.parse(name).check_model(tiny)
+    for name in (f"{HEADS}@2.3", f"{LAYERS}@2", HEADS, "mmd", "perplexity"):
+        Quantity.parse(name, "external").check_model(tiny)
+
+
 def test_what_is_read_of_passages_is_known_to_need_them():
     assert Quantity.parse(HEADS).needs_passages and not Quantity.parse("mmd").needs_passages

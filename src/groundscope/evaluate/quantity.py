@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from groundscope.evaluate.metrics import Floats
 from groundscope.trace.signals import SIGNALS, spec_of
 from groundscope.trace.signals.forms import mmd_form
 from groundscope.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from groundscope.lm.language_model import LanguageModel
 
 Role = Literal["external", "internal"]
 ROLES: tuple[Role, ...] = ("external", "internal")
@@ -111,6 +115,25 @@ class Quantity:
         """Whether it is zero, or not defined, under a prompt without passages."""
         return bool(_OF_PASSAGES.intersection(self.signals))
 
+    def check_model(self, lm: LanguageModel) -> None:
+        """Refuse a layer or head that a model does not have, before it reads anything.
+
+        Raises:
+            InputError: If there is none.
+        """
+        if self.signal is None or self.layer is None:
+            return
+        attention = spec_of(self.signal).source == "attention"
+        layers = lm.anatomy.attention_layers if attention else range(len(lm.anatomy.layers))
+        self._check_place(lm.name, layers, lm.anatomy.heads)
+
+    def _check_place(self, model: str, layers: Sequence[int], heads: int) -> None:
+        if self.layer is not None and self.layer not in layers:
+            there = f"{len(layers)} layers, {layers[0]} to {layers[-1]}" if layers else "no layer"
+            raise InputError(f"{model} has this signal in {there}. Got layer {self.layer}.")
+        if self.head is not None and self.head >= heads:
+            raise InputError(f"{model} has heads 0 to {heads - 1}. Got head {self.head}.")
+
     def values(self, trace: Trace) -> Floats:
         """Return (token,) values.
 
@@ -124,15 +147,9 @@ class Quantity:
         if self.layer is not None:
             attention = spec_of(self.signal).source == "attention" and bool(trace.attention_layers)
             layers = list(trace.attention_layers) if attention else list(range(array.shape[1]))
-            if self.layer not in layers:
-                raise InputError(
-                    f"{trace.model} has this signal in {len(layers)} layers, {layers[0]} to {layers[-1]}. "
-                    f"Got layer {self.layer}."
-                )
+            self._check_place(trace.model, layers, array.shape[-1])
             array = array[:, layers.index(self.layer)]
         if self.head is not None:
-            if self.head >= array.shape[1]:
-                raise InputError(f"{trace.model} has heads 0 to {array.shape[1] - 1}. Got head {self.head}.")
             array = array[:, self.head]
         means: Floats = array.reshape(len(array), -1).mean(axis=1)
         return means

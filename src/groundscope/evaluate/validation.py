@@ -164,10 +164,11 @@ def validate(
         Every hypothesis about signals of the quantity's role: tested, or why not.
 
     Raises:
-        InputError: If no example has passages and a response to read.
+        InputError: If no example has passages and a response to read, or the model has no such layer or head.
     """
     options = options or ValidationOptions()
     tested = Quantity.parse(quantity) if isinstance(quantity, str) else quantity
+    tested.check_model(lm)
     usable = [example for example in examples if nothing_to_read(example) is None]
     if not usable:
         raise InputError(f"Nothing can be validated: none of {len(examples)} examples has passages and a response.")
