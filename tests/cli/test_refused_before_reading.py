@@ -84,7 +84,7 @@ EVALUATE = {
         "needs at least 13 sources. Got 12",
     ),
     "no splits": (("good.jsonl", "--split", "records", "-d", "perplexity"), "needs 'split' to be one of"),
-    "no test split": (("whole.jsonl", "--split", "records", "-d", "perplexity"), "The split 'test' holds one class"),
+    "no test split": (("whole.jsonl", "--split", "records", "-d", "perplexity"), "No record says 'test'"),
     "one source": (("lone.jsonl", "--split", "shares", "-d", "perplexity"), "cannot be held back by source"),
     "test of one class": (("good.jsonl", "--test", "others-faithful.jsonl", "-d", "perplexity"), "of both classes"),
     "shared with test": (("good.jsonl", "--test", "good.jsonl", "-d", "perplexity"), "must not share an id"),
