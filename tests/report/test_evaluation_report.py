@@ -6,6 +6,7 @@ import html
 import importlib.util
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from sample_evaluation import HOSTILE, sample
@@ -72,6 +73,13 @@ def test_markdown_tables_keep_their_columns(folder):
         widths = {len(re.split(r"(?<!\\)\|", line)) for line in block.splitlines()}
         assert len(widths) == 1
     assert "<script" not in text.replace("\\<script", "")
+
+
+def test_the_terminal_is_not_drowned_in_findings():
+    few, many = (replace(sample(), findings=tuple(f"finding {i}." for i in range(count))) for count in (8, 20))
+    assert "finding 7." in format_evaluation(few) and "more in the report" not in format_evaluation(few)
+    text = format_evaluation(many)
+    assert "finding 7." in text and "finding 8." not in text and "... and 12 more in the report" in text
 
 
 def test_rows_without_figures_say_why():

@@ -7,9 +7,11 @@ from groundscope.evaluate.results import Evaluation
 from groundscope.report.evaluation_tables import show
 from groundscope.report.safe_text import visible
 
+_MOST_FINDINGS = 8
+
 
 def format_evaluation(evaluation: Evaluation) -> str:
-    """Return the pooled figures of every row, best first at each level, and the findings."""
+    """Return the pooled figures of every row, best first at each level, and the first findings."""
     data = evaluation.data
     lines = [f"{data['examples']} answers, {data['positives']} hallucinated, {data['sources']} sources"]
     measured = [row for row in evaluation.rows if row.failure is None]
@@ -30,5 +32,8 @@ def format_evaluation(evaluation: Evaluation) -> str:
     if notes:
         lines += ["", "No figures", *(f"  {item}" for item in notes)]
     if evaluation.findings:
-        lines += ["", "Findings", *(f"  {item}" for item in evaluation.findings)]
+        lines += ["", "Findings", *(f"  {item}" for item in evaluation.findings[:_MOST_FINDINGS])]
+        more = len(evaluation.findings) - _MOST_FINDINGS
+        if more > 0:  # what beats what stands in the table above, too
+            lines.append(f"  ... and {more} more in the report")
     return "\n".join(visible(line).rstrip() for line in lines)
