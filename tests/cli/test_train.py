@@ -65,7 +65,7 @@ def test_training_writes_a_detector_and_its_card(trained):
     assert {path.name for path in trained.iterdir()} == {"detector.json", "detector.safetensors", "README.md"}
     config = json.loads((trained / "detector.json").read_text())
     assert config["params"]["units"] == "response" and config["params"]["C"] == 10
-    assert config["threshold"]["source"].endswith("for the objective f1")
+    assert config["threshold"]["source"].endswith("held-out examples (objective f1)")
     card = (trained / "README.md").read_text()
     assert "control: response length" in card and "traces" in card and "12 hallucinated" not in card.split("## Data")[0]
 

@@ -221,7 +221,7 @@ def draw_lines(detector: LearnedDetector, dev: Traced, objective: Objective) -> 
     if span is None:
         span = lines.response if detector.neutral is None else detector.neutral
     detector.threshold_ = Threshold(
-        lines.response, span, f"chosen on {len(dev)} held-out examples for the objective {objective}"
+        lines.response, span, f"{len(dev)} held-out examples (objective {objective})"
     )
     unmet = tuple(level for level in lines.unmet if level in ("response", "span"))
     for level in unmet:
