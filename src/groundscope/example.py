@@ -95,7 +95,10 @@ class Example:
         if not isinstance(record, Mapping):
             raise InputError(f"A record must be a JSON object. Got {type(record).__name__} instead.")
         if "response" not in record:
-            raise InputError(f"A record needs the field 'response'. Got the fields {sorted(map(str, record))} instead.")
+            raise InputError(
+                f"A record needs the field 'response'. Got the fields {sorted(map(str, record))} instead; "
+                "'groundscope convert' reads files of other projects."
+            )
         if "context" in record and "passages" in record:
             raise InputError("A record has either 'context' or 'passages'. Got both; remove one.")
         context = record.get("context", record.get("passages"))

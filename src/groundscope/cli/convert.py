@@ -29,7 +29,7 @@ def convert(
         typer.Option(
             "--from",
             metavar="FORMAT",
-            help="ragtruth, redeep-dolly, hallurag, lookback-lens, halueval, label-studio or groundscope; "
+            help="ragtruth, redeep-dolly, hallurag, lookback-lens, halueval, label-studio, ragas or groundscope; "
             "default: found out from the content.",
         ),
     ] = None,

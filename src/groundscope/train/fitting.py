@@ -220,9 +220,7 @@ def draw_lines(detector: LearnedDetector, dev: Traced, objective: Objective) -> 
     span = lines.span
     if span is None:
         span = lines.response if detector.neutral is None else detector.neutral
-    detector.threshold_ = Threshold(
-        lines.response, span, f"{len(dev)} held-out examples (objective {objective})"
-    )
+    detector.threshold_ = Threshold(lines.response, span, f"{len(dev)} held-out examples (objective {objective})")
     unmet = tuple(level for level in lines.unmet if level in ("response", "span"))
     for level in unmet:
         _log.warning("No %s threshold meets the objective %s on the held-out examples.", level, objective)

@@ -121,6 +121,40 @@ def test_lookback_lens_of_another_shape_is_refused(tmp_path, change):
     assert isinstance(bad, BadRecord) and "must be" in bad.error
 
 
+OLD_RAGAS = {
+    "question": "How high?",
+    "contexts": ["It is 9 m high.", "It is old."],
+    "answer": "8 m.",
+    "ground_truth": "9 m",
+}
+NEW_RAGAS = {
+    "user_input": "How high?",
+    "retrieved_contexts": OLD_RAGAS["contexts"],
+    "response": "8 m.",
+    "reference": "9 m",
+}
+
+
+@pytest.mark.parametrize(
+    "record", [OLD_RAGAS, NEW_RAGAS, OLD_RAGAS | {"ground_truth": None, "ground_truths": ["9 m", " "]}]
+)
+def test_ragas_old_and_new(tmp_path, record):
+    path = write(tmp_path / "a.jsonl", [record, record | {"id": 7}])
+    assert detect([path]).name == "ragas"
+    first, second = read_examples([path])
+    assert (first.id, second.id) == ("ragas-1", "7") and first.labels is None and first.hallucinated is None
+    assert (first.question, first.response, first.passages) == ("How high?", "8 m.", ("It is 9 m high.", "It is old."))
+    assert first.extra == {"gold_answers": ["9 m"]}
+
+
+@pytest.mark.parametrize(
+    "change", [{"user_input": [{"content": "hi"}]}, {"retrieved_contexts": "one"}, {"retrieved_contexts": [1]}]
+)
+def test_ragas_of_another_shape_is_refused(tmp_path, change):
+    bad, good = read_examples([write(tmp_path / "a.jsonl", [NEW_RAGAS | change, NEW_RAGAS])], "ragas")
+    assert isinstance(bad, BadRecord) and "must be" in bad.error and good.response == "8 m."
+
+
 @pytest.mark.parametrize("given", sorted(FORMATS))
 @pytest.mark.parametrize("record", [HALUEVAL, LOOKBACK, HALLURAG, {}, {"data": None}, {"prompt": 1}], ids=str)
 def test_records_of_another_format_are_refused_one_by_one(tmp_path, given, record):

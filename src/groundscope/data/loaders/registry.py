@@ -9,7 +9,7 @@ from typing import Any
 
 from groundscope.data.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord
-from groundscope.data.loaders import hallurag, halueval, label_studio, lookback_lens, plain, ragtruth
+from groundscope.data.loaders import hallurag, halueval, label_studio, lookback_lens, plain, ragas, ragtruth
 from groundscope.data.loaders.objects import first_object, read_objects
 from groundscope.errors import InputError, UnknownNameError
 from groundscope.example import Example
@@ -54,6 +54,7 @@ FORMATS = {
         Format("lookback-lens", "judged JSON Lines", lookback_lens.is_lookback_lens, lookback_lens.read_lookback_lens),
         Format("halueval", "qa_data.json and the like", halueval.is_halueval, halueval.read_halueval),
         Format("label-studio", "an export of type JSON", label_studio.is_label_studio, label_studio.read_label_studio),
+        Format("ragas", "JSON Lines or arrays", ragas.is_ragas, ragas.read_ragas),
         Format("groundscope", "JSON Lines", plain.is_plain, plain.read_plain),
     )
 }
