@@ -79,6 +79,13 @@ def test_a_folder_is_not_converted_onto_one_of_its_files(place):
     assert done.exit_code == 2 and "names the input itself" in done.stderr
 
 
+def test_a_file_that_is_read_along_is_not_written_over(place):
+    (place / "response.jsonl").write_text('{"id": "1", "source_id": "s", "response": "r", "labels": [], "model": "m"}')
+    (place / "source_info.jsonl").write_text('{"source_id": "s", "task_type": "QA", "source_info": {}}')
+    done = CliRunner().invoke(app, ["convert", "response.jsonl", "-o", "source_info.jsonl", "--overwrite"])
+    assert done.exit_code == 2 and "names the input itself" in done.stderr
+
+
 def test_results_of_a_validation_are_not_overwritten_unasked(place):
     done = CliRunner().invoke(app, ["validate", "data.jsonl", "-o", "file", "--model", NO_MODEL])
     assert done.exit_code == 2 and "--overwrite" in done.stderr and (place / "file").read_text() == "mine"

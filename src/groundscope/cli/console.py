@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 from groundscope.errors import InputError
 
@@ -38,9 +39,7 @@ def read_argument(name: str, value: str) -> str:
         InputError: If the file cannot be read or is not UTF-8.
     """
     if value == "-":
-        if sys.stdin is None:
-            raise InputError(f"{name} is to be read from standard input ('-'), which is closed.")
-        return _decode(name, "standard input", sys.stdin.buffer.read())
+        return _decode(name, "standard input", standard_input(name).read())
     if value.startswith("@"):
         return _read_file(name, Path(value[1:]), "To give text that begins with '@', put it in a file.")
     if _is_file(value):
@@ -48,6 +47,17 @@ def read_argument(name: str, value: str) -> str:
     if _LIKE_A_PATH.fullmatch(value):
         note(f"{name} {value!r} is taken as text: there is no such file. '@{value}' insists on one.")
     return value
+
+
+def standard_input(name: str) -> BinaryIO:
+    """Return standard input, for what an argument of this name is to be read from.
+
+    Raises:
+        InputError: If the program was started without one.
+    """
+    if sys.stdin is None:
+        raise InputError(f"{name} is to be read from standard input ('-'), which is closed.")
+    return sys.stdin.buffer
 
 
 def _is_file(value: str) -> bool:

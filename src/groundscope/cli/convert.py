@@ -45,11 +45,10 @@ def convert(
     read is reported with its place and reason.
     """
     from groundscope.data.jsonl import BadRecord, record_line
-    from groundscope.data.loaders.registry import read_examples
+    from groundscope.data.loaders.registry import inputs_of, read_examples
 
     if output is not None:
-        inputs = [Path(source) for source in sources]
-        check_place(output, [*inputs, *(item for folder in inputs if folder.is_dir() for item in folder.iterdir())])
+        check_place(output, inputs_of(sources))
         if output.exists() and not overwrite:
             raise InputError(f"{str(output)!r} exists. Choose another -o, or pass --overwrite.")
     records = read_examples(sources, source_format)

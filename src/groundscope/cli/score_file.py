@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from groundscope._version import __version__
-from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, note
+from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, note, standard_input
 from groundscope.cli.score import Format, Reading, json_line
 from groundscope.data.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records
@@ -119,7 +119,7 @@ class FileRun:
     def execute(self, fail_on_flagged: bool) -> int:
         """Score the file and return the exit code."""
         if self.output is not None:
-            check_place(self.output)
+            check_place(self.output, [self.data])
         with _seekable(self.data) as path:
             check_intact(path, self.data)
             if next(read_records(path, self.data), None) is None:
@@ -150,7 +150,6 @@ class FileRun:
             print(render_page(page, labels=self._page_labels(page)))
 
     def _to_file(self, path: Path, output: Path) -> None:
-        check_place(output, [path])
         settings = self._settings(path)
         if not self.overwrite and run_state(output, settings) == "complete":
             self._recall(output)
@@ -287,7 +286,7 @@ def _seekable(data: str) -> Iterator[Path]:
         copy = Path(folder, "records")
         try:
             with contextlib.ExitStack() as stack:
-                source = _stdin() if data == STDIN else stack.enter_context(Path(data).open("rb"))
+                source = standard_input("DATA") if data == STDIN else stack.enter_context(Path(data).open("rb"))
                 shutil.copyfileobj(source, stack.enter_context(copy.open("wb")))
         except OSError as exc:
             raise InputError(
@@ -295,12 +294,6 @@ def _seekable(data: str) -> Iterator[Path]:
                 "Give a regular file, or set TMPDIR to a folder with room."
             ) from exc
         yield copy
-
-
-def _stdin() -> IO[bytes]:
-    if sys.stdin is None:
-        raise InputError("DATA is to be read from standard input ('-'), which is closed.")
-    return sys.stdin.buffer
 
 
 def _is_stream(data: str) -> bool:

@@ -79,6 +79,15 @@ def read_examples(sources: Iterable[str | Path], format: str | None = None) -> I
     return chosen.read(paths)
 
 
+def inputs_of(sources: Iterable[str | Path]) -> list[Path]:
+    """Return every file that :func:`read_examples` reads for sources, also those that belong to a named one.
+
+    Raises:
+        InputError: If there are none, or one is standard input.
+    """
+    return ragtruth.with_sources(_files(sources))
+
+
 def detect(paths: Sequence[Path]) -> Format:
     """Return the format of files that belong together, judged by their first records.
 
