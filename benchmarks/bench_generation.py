@@ -22,8 +22,8 @@ import torch
 from transformers import DynamicCache
 
 import groundscope as gs
-from groundscope.mitigate.sampler import Sampler
-from groundscope.mitigate.session import Session
+from groundscope.mitigate.writing.sampler import Sampler
+from groundscope.mitigate.writing.session import Session
 
 ATTENTION = ["lookback_ratio", "aggtruth_sum", "aggtruth_js", "external_context_score"]
 ALL_ATTENTION = [*ATTENTION, "aggtruth_cosine", "aggtruth_entropy", "passage_attention"]

@@ -17,12 +17,12 @@ import time
 from bench_generation import layout_of
 
 import groundscope as gs
-from groundscope.detectors.lookback_lens import LookbackLens
-from groundscope.mitigate.generate import generate
-from groundscope.mitigate.guided import guided
-from groundscope.mitigate.judging import stretch_score
-from groundscope.mitigate.sampler import Sampler
-from groundscope.mitigate.session import Session
+from groundscope.detectors.learned.lookback_lens import LookbackLens
+from groundscope.mitigate.writing.generate import generate
+from groundscope.mitigate.writing.guided import guided
+from groundscope.mitigate.writing.judging import stretch_score
+from groundscope.mitigate.writing.sampler import Sampler
+from groundscope.mitigate.writing.session import Session
 from groundscope.reading import Reader
 
 DRAWN = Sampler(temperature=0.9, top_p=0.95)

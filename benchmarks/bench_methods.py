@@ -25,11 +25,11 @@ from pathlib import Path
 from groundscope.detectors.base import Detector
 from groundscope.detectors.registry import from_name
 from groundscope.errors import GroundscopeError
-from groundscope.evaluate.bootstrap import Estimate
-from groundscope.evaluate.protocol import evaluate
-from groundscope.evaluate.results import Evaluation, Row
-from groundscope.report.evaluation import write_report
-from groundscope.trace.store import TraceStore
+from groundscope.evaluate.metrics.bootstrap import Estimate
+from groundscope.evaluate.protocol.protocol import evaluate
+from groundscope.evaluate.results.results import Evaluation, Row
+from groundscope.report.evaluation.folder import write_report
+from groundscope.trace.storage.store import TraceStore
 from groundscope.trace.traced import TracedExample
 from groundscope.train.data import ReadingOptions, records, wanted_signals
 from groundscope.train.extraction import Extraction

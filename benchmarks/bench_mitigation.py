@@ -30,25 +30,25 @@ from scipy.stats import binomtest
 from tqdm import tqdm
 
 import groundscope as gs
-from groundscope.data.gold import contains_answer
 from groundscope.data.jsonl import file_sha256
-from groundscope.data.lock import only_writer
+from groundscope.data.labelling.gold import contains_answer
 from groundscope.detectors.base import Detector
-from groundscope.detectors.redeep import ReDeEPToken
+from groundscope.detectors.learned.redeep import ReDeEPToken
 from groundscope.detectors.registry import from_name
-from groundscope.detectors.saving import load_detector, save_detector
+from groundscope.detectors.saved.folder import load_detector, save_detector
 from groundscope.errors import GroundscopeError, InputError
-from groundscope.evaluate.bootstrap import Estimate, Resampler
-from groundscope.evaluate.protocol import evaluate
-from groundscope.evaluate.splits import example_sources
-from groundscope.mitigate.aarf import CODE, PAPER, PAPER_DOLLY, SIGNALS, Preset, aarf
-from groundscope.mitigate.generate import end_at_budget, generate
-from groundscope.mitigate.guided import guided
-from groundscope.mitigate.sampler import Sampler
-from groundscope.mitigate.session import Session
+from groundscope.evaluate.metrics.bootstrap import Estimate, Resampler
+from groundscope.evaluate.protocol.protocol import evaluate
+from groundscope.evaluate.protocol.splits import example_sources
+from groundscope.mitigate.aarf.aarf import CODE, PAPER, PAPER_DOLLY, SIGNALS, Preset, aarf
+from groundscope.mitigate.writing.generate import end_at_budget, generate
+from groundscope.mitigate.writing.guided import guided
+from groundscope.mitigate.writing.sampler import Sampler
+from groundscope.mitigate.writing.session import Session
+from groundscope.outputs.lock import only_writer
 from groundscope.reading import Reader
 from groundscope.text.words import word_spans
-from groundscope.trace.store import TraceStore
+from groundscope.trace.storage.store import TraceStore
 from groundscope.train.data import ReadingOptions, records, wanted_signals
 from groundscope.train.extraction import Extraction
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from groundscope.detectors.registry import from_name
 from groundscope.example import Example, Label
-from groundscope.lm.layout import Layout
+from groundscope.lm.prompt.layout import Layout
 from groundscope.trace.signals import spec_of
-from groundscope.trace.store import TraceWriter, is_store
+from groundscope.trace.storage.store import TraceWriter, is_store
 from groundscope.trace.trace import Trace
 from groundscope.trace.traced import TracedExample
 from groundscope.train.data import open_data

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import groundscope as gs
 from groundscope.data.jsonl import read_records
-from groundscope.report.html import write_page
-from groundscope.report.terminal import format_verdict
+from groundscope.report.verdict.html import write_page
+from groundscope.report.verdict.terminal import format_verdict
 
 SAMPLE = Path(__file__).parent / "ragtruth_qa_sample.jsonl"
 

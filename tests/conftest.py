@@ -7,7 +7,6 @@ import os
 
 import hypothesis
 import pytest
-
 from tiny_model import TINY_CONTEXT, build_tiny_llama, build_tiny_tokenizer
 
 
@@ -45,8 +44,8 @@ def tiny(make_tiny):
 @pytest.fixture(scope="session")
 def embedded():
     """The embedded language model, loaded once."""
-    from groundscope.lm.catalog import DEFAULT_MODEL
-    from groundscope.lm.embedded import embedded_status
+    from groundscope.lm.loading.catalog import DEFAULT_MODEL
+    from groundscope.lm.loading.embedded import embedded_status
 
     if not embedded_status(DEFAULT_MODEL).cached:
         pytest.skip(f"the embedded model is not in the cache: groundscope models fetch {DEFAULT_MODEL}")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from groundscope.errors import GroundscopeError
     from groundscope.example import Example, Label
     from groundscope.lm.language_model import LanguageModel
-    from groundscope.lm.layout import Layout
-    from groundscope.lm.template import PromptTemplate
+    from groundscope.lm.prompt.layout import Layout
+    from groundscope.lm.prompt.template import PromptTemplate
     from groundscope.scope import Scope
     from groundscope.trace.trace import Trace
     from groundscope.verdict import Span, Verdict
@@ -25,8 +25,8 @@ _HOMES = {
     "GroundscopeError": "groundscope.errors",
     "Label": "groundscope.example",
     "LanguageModel": "groundscope.lm.language_model",
-    "Layout": "groundscope.lm.layout",
-    "PromptTemplate": "groundscope.lm.template",
+    "Layout": "groundscope.lm.prompt.layout",
+    "PromptTemplate": "groundscope.lm.prompt.template",
     "Scope": "groundscope.scope",
     "Span": "groundscope.verdict",
     "Trace": "groundscope.trace.trace",

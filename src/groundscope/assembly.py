@@ -10,8 +10,8 @@ import numpy as np
 from groundscope.detectors.base import Detector, Scores, describe
 from groundscope.errors import GroundscopeError, is_finite
 from groundscope.example import Example
-from groundscope.lm.layout import Layout
-from groundscope.lm.offsets import uncovered
+from groundscope.lm.prompt.layout import Layout
+from groundscope.lm.prompt.offsets import uncovered
 from groundscope.text.sentences import split_sentences
 from groundscope.text.spans import aggregate_units, find_spans, smooth
 from groundscope.trace.trace import Trace

@@ -12,11 +12,11 @@ from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector, describe
 from groundscope.errors import ContextTooLongError, GroundscopeError, InputError, UnsupportedModelError
 from groundscope.example import Example
-from groundscope.lm.chunking import attach_chunks
 from groundscope.lm.language_model import LanguageModel
-from groundscope.lm.layout import Layout
-from groundscope.lm.render import LongContext, resolve_layouts
-from groundscope.lm.template import PromptTemplate
+from groundscope.lm.prompt.chunking import attach_chunks
+from groundscope.lm.prompt.layout import Layout
+from groundscope.lm.prompt.render import LongContext, resolve_layouts
+from groundscope.lm.prompt.template import PromptTemplate
 from groundscope.text.refusals import is_refusal
 from groundscope.text.visible import content_of
 from groundscope.trace.engine import check_support, trace_each

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from groundscope.assembly import Assembler
 from groundscope.detectors.base import Detector, check_detector, describe
-from groundscope.detectors.learned import LearnedDetector
-from groundscope.detectors.saving import resolve_detector
+from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.saved.folder import resolve_detector
 from groundscope.detectors.thresholds import reference_threshold
 from groundscope.errors import (
     GroundscopeError,
@@ -24,15 +24,15 @@ from groundscope.errors import (
 )
 from groundscope.example import Example
 from groundscope.lm.language_model import LanguageModel, check_source
-from groundscope.lm.render import LongContext
-from groundscope.lm.template import PromptTemplate
+from groundscope.lm.prompt.render import LongContext
+from groundscope.lm.prompt.template import PromptTemplate
 from groundscope.reading import ContrastSource, Reader, Unread
 from groundscope.verdict import Threshold, Verdict
 
 if TYPE_CHECKING:
     import torch
 
-    from groundscope.mitigate.answer import Generation
+    from groundscope.mitigate.writing.answer import Generation
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_DETECTOR = "contrast"
@@ -271,7 +271,7 @@ class Scope:
             on_text: Is given the answer's pieces as soon as they are certain to stay.
             on_draft: Is given a verdict on what is written so far, whenever some words have come; only where the
                 detector's signals can be had while the model writes.
-            **options: See :class:`groundscope.mitigate.answer.Writing`.
+            **options: See :class:`groundscope.mitigate.writing.answer.Writing`.
 
         Returns:
             Text, verdict and the log of decisions. The same seed gives the same text.
@@ -280,7 +280,7 @@ class Scope:
             InputError: If an argument is not usable, or the detector reads what cannot be had while it guides.
             ContextTooLongError: If passages and budget do not fit the model.
         """
-        from groundscope.mitigate.answer import Writer, Writing
+        from groundscope.mitigate.writing.answer import Writer, Writing
 
         writer = Writer(self.reader, self.detector, lambda: self.threshold)
         return writer.write(question, passages, Writing.of(strategy, options), on_text, on_draft)

@@ -221,17 +221,17 @@ class Verdict:
 
     def to_html(self) -> str:
         """Return one self-contained HTML page that highlights the unsupported spans."""
-        from groundscope.report.html import render_page
+        from groundscope.report.verdict.html import render_page
 
         return render_page([self])
 
     def _repr_html_(self) -> str:
-        from groundscope.report.html import notebook_frame
+        from groundscope.report.verdict.html import notebook_frame
 
         return notebook_frame(self)
 
     def __str__(self) -> str:
-        from groundscope.report.terminal import format_verdict
+        from groundscope.report.verdict.terminal import format_verdict
 
         return format_verdict(self)
 

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from towers import make_examples
 
-from evaluate.towers import make_examples
 from groundscope.analyse.choice import choose_heads, choose_layers, halves
 from groundscope.analyse.edits import amplified_feed_forward, random_attention
 from groundscope.analyse.intervention import (

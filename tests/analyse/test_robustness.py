@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from towers import make_examples
 
-from evaluate.towers import make_examples
 from groundscope.analyse.context import drop_sentences, inject_sentences
 from groundscope.analyse.robustness import AXES, RobustnessOptions, robustness
 from groundscope.data.contrast import draw_contrasts
-from groundscope.detectors.hidden_state import HiddenState
-from groundscope.detectors.lumina import Lumina
+from groundscope.detectors.learned.hidden_state import HiddenState
 from groundscope.detectors.registry import from_name
+from groundscope.detectors.untrained.lumina import Lumina
 from groundscope.errors import InputError, MismatchError
-from groundscope.evaluate.metrics import auroc
+from groundscope.evaluate.metrics.binary import auroc
 from groundscope.example import Example
 from groundscope.trace.traced import TracedExample
 

@@ -5,8 +5,8 @@ import signal
 import pytest
 from typer.testing import CliRunner
 
-from groundscope.lm.catalog import DEFAULT_MODEL
-from groundscope.lm.embedded import embedded_status
+from groundscope.lm.loading.catalog import DEFAULT_MODEL
+from groundscope.lm.loading.embedded import embedded_status
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def embedded_scope():
 @pytest.fixture(scope="session")
 def scopes(embedded_scope):
     """What has been loaded, by settings."""
-    from groundscope.cli.score import Reading
+    from groundscope.cli.answers.score import Reading
 
     return {Reading(DEFAULT_MODEL, "contrast", None, None, "auto", None, "refuse", 8, 0): embedded_scope}
 
@@ -29,8 +29,8 @@ def scopes(embedded_scope):
 @pytest.fixture
 def groundscope(scopes, monkeypatch):
     """Run the command line in this process; no model is loaded twice with the same settings."""
+    from groundscope.cli.answers.score import Reading
     from groundscope.cli.main import app
-    from groundscope.cli.score import Reading
 
     load = Reading.load
 

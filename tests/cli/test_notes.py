@@ -13,7 +13,7 @@ def test_library_notes_go_to_standard_error_once(capsys):
     try:
         show_library_notes()
         show_library_notes()
-        logging.getLogger("groundscope.lm.embedded").info("Converting %s once ...", "a model")
+        logging.getLogger("groundscope.lm.loading.embedded").info("Converting %s once ...", "a model")
         out = capsys.readouterr()
         assert out.err == "groundscope: Converting a model once ...\n"
         assert out.out == ""

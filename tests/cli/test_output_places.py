@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from labelled import make_examples
 from typer.testing import CliRunner
 
 from groundscope.cli.main import app
-from train.conftest import make_examples
 
 COMMANDS = {
     "extract": ("extract", "data.jsonl", "--detector", "perplexity"),

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
+from labelled import make_examples
 from typer.testing import CliRunner
 
 from groundscope.cli.main import app
-from groundscope.trace.store import shards
-from train.conftest import make_examples
+from groundscope.trace.storage.store import shards
 
 EXAMPLES = make_examples(24)
 FAITHFUL = [example for example in EXAMPLES if not example.hallucinated]

@@ -88,7 +88,7 @@ def test_only_what_the_system_says_is_one_line(monkeypatch, capsys, error, code,
     def broken(*_):
         raise error
 
-    monkeypatch.setattr("groundscope.cli.score.read_argument", broken)
+    monkeypatch.setattr("groundscope.cli.answers.score.read_argument", broken)
     monkeypatch.setattr("sys.argv", ["groundscope", *ONE])
     with pytest.raises(SystemExit) as left:
         main()

@@ -86,7 +86,7 @@ def test_what_is_not_ours_keeps_its_traceback(data, monkeypatch, capsys):
     def broken(*_):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("groundscope.cli.score.read_argument", broken)
+    monkeypatch.setattr("groundscope.cli.answers.score.read_argument", broken)
     monkeypatch.setattr("sys.argv", ["groundscope", "score", *ONE])
     with pytest.raises(SystemExit) as left:
         main()

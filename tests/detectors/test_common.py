@@ -10,9 +10,9 @@ from common_checks import CHECKS
 from learned_checks import LEARNED_CHECKS
 
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned import LearnedDetector
-from groundscope.detectors.lumina import Lumina
+from groundscope.detectors.learned.base import LearnedDetector
 from groundscope.detectors.registry import class_of, from_name, names
+from groundscope.detectors.untrained.lumina import Lumina
 
 
 @pytest.fixture(scope="module")

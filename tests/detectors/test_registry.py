@@ -8,7 +8,7 @@ import pytest
 
 from groundscope.detectors import registry
 from groundscope.detectors.base import Detector
-from groundscope.detectors.lumina import Lumina
+from groundscope.detectors.untrained.lumina import Lumina
 from groundscope.errors import InputError, PrerequisiteError, UnknownNameError
 
 BUILT_IN = sorted(registry._BUILT_IN)
@@ -116,7 +116,7 @@ def test_a_broken_plug_in_is_a_prerequisite_that_is_missing(install, source, mes
 
 def test_a_plug_in_cannot_take_a_built_in_name(install):
     install("contrast", "groundscope_taken", PLUG_IN)
-    assert type(registry.from_name("contrast")).__module__ == "groundscope.detectors.contrast"
+    assert type(registry.from_name("contrast")).__module__ == "groundscope.detectors.untrained.contrast"
     assert registry.names() == BUILT_IN
 
 

@@ -12,7 +12,6 @@ import torch
 
 import groundscope as gs
 from groundscope.detectors import thresholds
-from groundscope.detectors.lumina import Lumina
 from groundscope.detectors.registry import class_of, from_name, names
 from groundscope.detectors.thresholds import (
     measure_threshold,
@@ -21,8 +20,9 @@ from groundscope.detectors.thresholds import (
     reference_threshold,
     threshold_key,
 )
+from groundscope.detectors.untrained.lumina import Lumina
 from groundscope.errors import PrerequisiteError
-from groundscope.lm.template import PromptTemplate
+from groundscope.lm.prompt.template import PromptTemplate
 from groundscope.text.spans import smooth
 
 TEMPLATE = PromptTemplate()

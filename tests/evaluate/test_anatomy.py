@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from planted import HEAD, HEADS, LAYER, LAYERS, planted
 
-from detectors.planted import HEAD, HEADS, LAYER, LAYERS, planted
-from groundscope.detectors.redeep import ReDeEPToken
-from groundscope.detectors.redeep_chunk import ReDeEPChunk
-from groundscope.evaluate.protocol import evaluate
-from groundscope.report.plots import draw
+from groundscope.detectors.learned.redeep import ReDeEPToken
+from groundscope.detectors.learned.redeep_chunk import ReDeEPChunk
+from groundscope.evaluate.protocol.protocol import evaluate
+from groundscope.report.evaluation.plots import draw
 
 
 @pytest.fixture(scope="module")

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers_zoo as zoo
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
-import tokenizers_zoo as zoo
 from groundscope import LanguageModel
 from groundscope.errors import ContextTooLongError, InputError, PrerequisiteError
 from groundscope.example import Example
-from groundscope.lm.embedded import embedded_status
-from groundscope.lm.layout import Layout
-from groundscope.lm.template import PromptTemplate
+from groundscope.lm.loading.embedded import embedded_status
+from groundscope.lm.prompt.layout import Layout
+from groundscope.lm.prompt.template import PromptTemplate
 
 
 def tiny(vocabulary=470, length=256, layers=2):

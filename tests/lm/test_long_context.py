@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rendering import RESPONSE, example, renderer, said
+from tokenizers_zoo import CORPUS
 
 from groundscope.errors import ContextTooLongError, InputError
-from groundscope.lm.render import resolve_layouts
-from groundscope.lm.template import PromptTemplate
-from tokenizers_zoo import CORPUS
+from groundscope.lm.prompt.render import resolve_layouts
+from groundscope.lm.prompt.template import PromptTemplate
 
 
 def long_example(count=30, size=12, response=RESPONSE):

@@ -11,7 +11,7 @@ from tiny_layouts import assert_same, layout_of, some_cases, some_layouts
 
 import groundscope as gs
 from groundscope.errors import GroundscopeError
-from groundscope.lm.interface import current_observer
+from groundscope.lm.anatomy.interface import current_observer
 from groundscope.trace.engine import trace_each
 from groundscope.trace.signals import SIGNALS
 from reference import WINDOW, families

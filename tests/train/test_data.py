@@ -8,7 +8,7 @@ import pytest
 
 from groundscope.detectors.registry import from_name
 from groundscope.errors import InputError
-from groundscope.trace.store import TraceWriter
+from groundscope.trace.storage.store import TraceWriter
 from groundscope.train.data import labelled, open_data
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from groundscope.analyse.differences import Place, signal_differences
 from groundscope.errors import InputError
-from groundscope.evaluate.splits import example_sources
+from groundscope.evaluate.protocol.splits import example_sources
 from groundscope.example import Example
 from groundscope.trace.traced import TracedExample
 

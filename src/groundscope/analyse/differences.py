@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.errors import InputError
-from groundscope.evaluate.bootstrap import Estimate, Resampler
-from groundscope.evaluate.inference import linearised, two_sided_p
-from groundscope.evaluate.metrics import Floats, Labels
-from groundscope.evaluate.splits import sources
+from groundscope.evaluate.hypotheses.inference import linearised, two_sided_p
+from groundscope.evaluate.metrics.binary import Floats, Labels
+from groundscope.evaluate.metrics.bootstrap import Estimate, Resampler
+from groundscope.evaluate.protocol.splits import sources
 from groundscope.learn.labels import check_both_classes, response_label
 from groundscope.trace.signals import spec_of
 from groundscope.trace.traced import Traced

@@ -16,14 +16,14 @@ import numpy as np
 
 from groundscope.analyse.edits import Place, Rows, amplified_feed_forward, first_response_row, random_attention
 from groundscope.errors import GroundscopeError, InputError, check_choice, check_count
-from groundscope.evaluate.bootstrap import Difference, Estimate, Resampler
-from groundscope.evaluate.metrics import Floats, Labels
-from groundscope.evaluate.splits import example_sources
+from groundscope.evaluate.metrics.binary import Floats, Labels
+from groundscope.evaluate.metrics.bootstrap import Difference, Estimate, Resampler
+from groundscope.evaluate.protocol.splits import example_sources
 from groundscope.example import Example
 from groundscope.learn.labels import response_label
 from groundscope.lm.language_model import LanguageModel
-from groundscope.lm.layout import Layout
-from groundscope.lm.template import PromptTemplate
+from groundscope.lm.prompt.layout import Layout
+from groundscope.lm.prompt.template import PromptTemplate
 from groundscope.reading import nothing_to_read
 from groundscope.trace.engine import trace_each
 from groundscope.trace.trace import Trace

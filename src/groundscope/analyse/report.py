@@ -8,7 +8,7 @@ from groundscope.analyse.differences import PlaceDifference, SignalDifferences
 from groundscope.analyse.intervention import Intervention
 from groundscope.analyse.robustness import Robustness
 from groundscope.analyse.run import Analysis
-from groundscope.evaluate.bootstrap import Difference, Estimate
+from groundscope.evaluate.metrics.bootstrap import Difference, Estimate
 
 # Places shown of each signal; all are in analysis.json.
 _SHOWN = 10

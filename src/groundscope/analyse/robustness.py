@@ -15,16 +15,16 @@ import numpy as np
 from groundscope.analyse.context import drop_sentences, inject_sentences
 from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned import LearnedDetector
+from groundscope.detectors.learned.base import LearnedDetector
 from groundscope.errors import GroundscopeError, InputError, check_choice
-from groundscope.evaluate.bootstrap import Difference, Estimate, Resampler
-from groundscope.evaluate.conditions import ConditionReader
-from groundscope.evaluate.metrics import Curve
-from groundscope.evaluate.splits import example_sources
+from groundscope.evaluate.metrics.binary import Curve
+from groundscope.evaluate.metrics.bootstrap import Difference, Estimate, Resampler
+from groundscope.evaluate.protocol.conditions import ConditionReader
+from groundscope.evaluate.protocol.splits import example_sources
 from groundscope.example import Example
 from groundscope.learn.labels import check_both_classes, response_label
 from groundscope.lm.language_model import LanguageModel
-from groundscope.lm.template import PromptTemplate
+from groundscope.lm.prompt.template import PromptTemplate
 from groundscope.reading import nothing_to_read
 from groundscope.trace.trace import Trace
 from groundscope.trace.traced import TracedExample

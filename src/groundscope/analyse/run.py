@@ -24,7 +24,7 @@ from groundscope.detectors.base import Detector
 from groundscope.errors import InputError, MismatchError
 from groundscope.example import Example
 from groundscope.reading import Reader, Unread, nothing_to_read
-from groundscope.trace.store import TraceStore, is_store
+from groundscope.trace.storage.store import TraceStore, is_store
 from groundscope.trace.traced import TracedExample
 from groundscope.train.data import OTHERS, Progress, ReadingOptions, labelled, records
 

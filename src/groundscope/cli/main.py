@@ -11,23 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from groundscope._version import __version__
-from groundscope.cli import (
-    analyse,
-    audit,
-    convert,
-    detectors,
-    doctor,
-    evaluate,
-    extract,
-    generate,
-    import_probe,
-    label,
-    models,
-    score,
-    train,
-    transfer,
-    validate,
-)
+from groundscope.cli.answers import generate, score
 from groundscope.cli.console import (
     EXIT_CLOSED_PIPE,
     EXIT_FAULT,
@@ -36,6 +20,10 @@ from groundscope.cli.console import (
     note,
     show_library_notes,
 )
+from groundscope.cli.machine import doctor, models
+from groundscope.cli.probes import detectors, import_probe, train, transfer
+from groundscope.cli.records import audit, convert, label
+from groundscope.cli.research import analyse, evaluate, extract, validate
 from groundscope.errors import GroundscopeError
 
 

@@ -15,7 +15,7 @@ from groundscope.errors import InputError, check_count
 if TYPE_CHECKING:
     from groundscope.example import Example
     from groundscope.lm.language_model import LanguageModel
-    from groundscope.lm.layout import Layout
+    from groundscope.lm.prompt.layout import Layout
     from groundscope.text.chunks import ChunkConfig
     from groundscope.trace.trace import FloatArray, Trace
 

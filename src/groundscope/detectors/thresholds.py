@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from groundscope.data.contrast import draw_contrasts
-from groundscope.detectors.learned import LearnedDetector
+from groundscope.detectors.learned.base import LearnedDetector
 from groundscope.errors import GroundscopeError, PrerequisiteError
 from groundscope.example import Example
-from groundscope.lm.cache import cache_dir
+from groundscope.lm.loading.cache import cache_dir
 from groundscope.text.spans import smooth
 from groundscope.trace.engine import trace_each
 from groundscope.trace.trace import Trace
@@ -33,7 +33,7 @@ from groundscope.verdict import Threshold
 if TYPE_CHECKING:
     from groundscope.detectors.base import Detector
     from groundscope.lm.language_model import LanguageModel
-    from groundscope.lm.template import PromptTemplate
+    from groundscope.lm.prompt.template import PromptTemplate
 
 # Share of faithful answers that are flagged, and share of their tokens that are marked.
 FALSE_ALARMS = 0.1

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from groundscope.errors import InputError
 from groundscope.example import Example
-from groundscope.lm.layout import Layout
+from groundscope.lm.prompt.layout import Layout
 
 Labels = npt.NDArray[np.bool_]
 FINE_KINDS = ("span", "sentence")

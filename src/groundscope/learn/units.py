@@ -11,7 +11,7 @@ import numpy.typing as npt
 from groundscope.example import Example
 from groundscope.learn.labels import Labels, token_labels
 from groundscope.learn.windows import Floats, Ranges, window_labels, window_means, window_ranges
-from groundscope.lm.layout import Layout
+from groundscope.lm.prompt.layout import Layout
 
 
 @dataclass(frozen=True, eq=False)

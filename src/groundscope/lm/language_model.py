@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from groundscope.errors import InputError, PrerequisiteError
-from groundscope.lm.blocks import Anatomy, inspect_model
-from groundscope.lm.catalog import find_embedded, is_embedded
-from groundscope.lm.interface import AttentionTap
-from groundscope.lm.layout import Layout
-from groundscope.lm.render import Renderer
-from groundscope.lm.template import PromptTemplate
+from groundscope.lm.anatomy.blocks import Anatomy, inspect_model
+from groundscope.lm.anatomy.interface import AttentionTap
+from groundscope.lm.loading.catalog import find_embedded, is_embedded
+from groundscope.lm.prompt.layout import Layout
+from groundscope.lm.prompt.render import Renderer
+from groundscope.lm.prompt.template import PromptTemplate
 
 if TYPE_CHECKING:
     from groundscope.trace.trace import Trace
@@ -87,7 +87,7 @@ class LanguageModel:
             InputError: If name, dtype or device are not understood.
             PrerequisiteError: If the files cannot be had.
         """
-        from groundscope.lm.loading import load
+        from groundscope.lm.loading.by_name import load
 
         check_source(name_or_path)
         resolved_device = _device(device)

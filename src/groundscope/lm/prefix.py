@@ -2,7 +2,7 @@
 
 Copying a long prompt's cache for every candidate costs more memory and time than writing with it. A
 :class:`PrefixedLayer` keeps the shared part once and per candidate only what came after; the attention function of
-:mod:`groundscope.lm.interface` reads both.
+:mod:`groundscope.lm.anatomy.interface` reads both.
 """
 
 from __future__ import annotations

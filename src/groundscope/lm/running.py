@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from groundscope.errors import ContextTooLongError, InputError, LayoutError
-from groundscope.lm.layout import Ids
 from groundscope.lm.prefix import behind
+from groundscope.lm.prompt.layout import Ids
 
 if TYPE_CHECKING:
     from groundscope.lm.language_model import LanguageModel

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from groundscope.errors import ContextTooLongError, NonFiniteError, UnsupportedModelError
-from groundscope.lm.blocks import in_this_thread, tensor_of
-from groundscope.lm.layout import Ids
+from groundscope.lm.anatomy.blocks import in_this_thread, tensor_of
+from groundscope.lm.prompt.layout import Ids
 from groundscope.lm.running import Running, end_ids
 
 if TYPE_CHECKING:

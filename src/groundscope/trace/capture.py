@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from groundscope.lm.blocks import Anatomy, tensor_of, watch_input
-from groundscope.lm.interface import AttentionCall, current_observer, observing
+from groundscope.lm.anatomy.blocks import Anatomy, tensor_of, watch_input
+from groundscope.lm.anatomy.interface import AttentionCall, current_observer, observing
 from groundscope.trace.signals.attention import RowGeometry
 
 

@@ -21,7 +21,7 @@ from groundscope.errors import (
     check_choice,
     check_count,
 )
-from groundscope.lm.layout import Ids, Layout
+from groundscope.lm.prompt.layout import Ids, Layout
 from groundscope.trace.capture import PassCapture
 from groundscope.trace.signals import check_signals, layer_of, sources_of, spec_of
 from groundscope.trace.signals.attention import AttentionRows, RowGeometry, context_scores

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.errors import InputError
-from groundscope.lm.layout import Layout
+from groundscope.lm.prompt.layout import Layout
 from groundscope.trace.signals import spec_of
 
 FloatArray = npt.NDArray[np.float32]

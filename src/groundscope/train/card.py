@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from groundscope._version import __version__
-from groundscope.evaluate.bootstrap import Estimate
+from groundscope.evaluate.metrics.bootstrap import Estimate
 from groundscope.learn.labels import kind_of
 from groundscope.trace.traced import Traced
 from groundscope.train.fitting import Figures, Training, cautions

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groundscope.data.intact import check_intact
+from groundscope.data.checking.intact import check_intact
 from groundscope.data.jsonl import BadRecord, read_records
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
@@ -22,7 +22,7 @@ from groundscope.trace.traced import TracedExample
 if TYPE_CHECKING:
     from groundscope.lm.language_model import LanguageModel
     from groundscope.reading import Reader, Unread
-    from groundscope.trace.store import TraceStore
+    from groundscope.trace.storage.store import TraceStore
 
 # As in scoring a file: random documents come from the contexts of the first so many records.
 OTHERS = 256
@@ -59,7 +59,7 @@ class ReadingOptions:
 
     def reader(self, detectors: Sequence[Detector], signals: Sequence[str] = (), *, leave_out: bool = False) -> Reader:
         """Load the model and join it with what it is to read for; see :class:`groundscope.reading.Reader`."""
-        from groundscope.lm.template import PromptTemplate
+        from groundscope.lm.prompt.template import PromptTemplate
         from groundscope.reading import Reader
 
         return Reader(
@@ -207,7 +207,7 @@ def prepare_data(
     Raises:
         InputError: If there is nothing to read, or a store lacks a signal or was read by another model.
     """
-    from groundscope.trace.store import INDEX, TraceStore, is_store
+    from groundscope.trace.storage.store import INDEX, TraceStore, is_store
 
     options = options or ReadingOptions()
     store, bad, chosen = None, list[BadRecord](), list(detectors)
@@ -241,7 +241,7 @@ def check_one_reader(parts: Sequence[PreparedData]) -> None:
     Raises:
         InputError: If so.
     """
-    from groundscope.lm.catalog import DEFAULT_MODEL
+    from groundscope.lm.loading.catalog import DEFAULT_MODEL
 
     stores = [part.store for part in parts if part.store is not None]
     files = [part.options.model or DEFAULT_MODEL for part in parts if part.store is None]

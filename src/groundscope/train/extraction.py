@@ -9,12 +9,12 @@ from pathlib import Path
 
 from groundscope._version import __version__
 from groundscope.data.jsonl import BadRecord, file_sha256
-from groundscope.data.lock import only_writer
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
 from groundscope.example import Example
+from groundscope.outputs.lock import only_writer
 from groundscope.reading import Unread
-from groundscope.trace.store import TraceStore, TraceWriter
+from groundscope.trace.storage.store import TraceStore, TraceWriter
 from groundscope.trace.traced import TracedExample
 from groundscope.train.data import OTHERS, ReadingOptions, records, settings_of
 from groundscope.train.progress import shown

@@ -9,15 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from groundscope.detectors.base import describe
-from groundscope.detectors.learned import LearnedDetector, check_disjoint, check_distinct, check_examples, check_traced
+from groundscope.detectors.learned.base import (
+    LearnedDetector,
+    check_disjoint,
+    check_distinct,
+    check_examples,
+    check_traced,
+)
 from groundscope.errors import GroundscopeError, InputError
-from groundscope.evaluate.bootstrap import LEAST_SOURCES, Estimate, Resampler
-from groundscope.evaluate.controls import controls
-from groundscope.evaluate.metrics import auprc, auroc, count
-from groundscope.evaluate.scoring import Candidate, DetectorCandidate, score_all, score_example
-from groundscope.evaluate.splits import Indices, carve, check_separate, example_sources, sources
-from groundscope.evaluate.thresholds import Objective
-from groundscope.evaluate.units import Truth, choose_lines
+from groundscope.evaluate.metrics.binary import auprc, auroc, count
+from groundscope.evaluate.metrics.bootstrap import LEAST_SOURCES, Estimate, Resampler
+from groundscope.evaluate.protocol.controls import controls
+from groundscope.evaluate.protocol.scoring import Candidate, DetectorCandidate, score_all, score_example
+from groundscope.evaluate.protocol.splits import Indices, carve, check_separate, example_sources, sources
+from groundscope.evaluate.protocol.thresholds import Objective
+from groundscope.evaluate.protocol.units import Truth, choose_lines
 from groundscope.example import Example
 from groundscope.learn.labels import response_label
 from groundscope.trace.traced import Traced, examples_of
@@ -116,7 +122,8 @@ def train_detector(
         data: Labelled examples to learn from.
         dev: Others, from other sources, to choose on; without them a part of ``data`` is held back by source.
         test: Others still, to measure on only.
-        objective: ``f1``, ``precision:P`` or ``fpr:Q``; see :class:`groundscope.evaluate.thresholds.Objective`.
+        objective: ``f1``, ``precision:P`` or ``fpr:Q``; see
+            :class:`groundscope.evaluate.protocol.thresholds.Objective`.
         dev_share: Share held back where there is no ``dev``.
         seed: Of that draw.
 

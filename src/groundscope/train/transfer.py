@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from groundscope.detectors.learned import LearnedDetector
-from groundscope.detectors.windowed import WindowedProbe
+from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learned.windowed import WindowedProbe
 from groundscope.errors import InputError, MismatchError, check_choice, is_finite
-from groundscope.evaluate.splits import sources
+from groundscope.evaluate.protocol.splits import sources
 from groundscope.learn.probe import LinearProbe
 from groundscope.text.sentences import split_sentences
 from groundscope.trace.traced import Traced, TracedExample

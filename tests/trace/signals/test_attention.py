@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference.signals
-from groundscope.lm.interface import AttentionCall
+from groundscope.lm.anatomy.interface import AttentionCall
 from groundscope.trace.signals.attention import AttentionRows, RowGeometry, aggregate_passages, context_scores
 
 AGGTRUTH = {"aggtruth_sum", "aggtruth_cosine", "aggtruth_entropy", "aggtruth_js"}

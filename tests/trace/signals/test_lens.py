@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 
 import reference.signals
-from groundscope.lm.unembedding import Unembedding
+from groundscope.lm.anatomy.unembedding import Unembedding
 from groundscope.trace.signals.lens import jensen_shannon, lens_signals
 from groundscope.trace.signals.output import entropy, log_softmax_
 

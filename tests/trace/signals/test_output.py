@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax, logsumexp, softmax
 
 import reference.signals
-from groundscope.lm.unembedding import Unembedding
+from groundscope.lm.anatomy.unembedding import Unembedding
 from groundscope.trace.signals import output
 from groundscope.trace.signals.output import contrast_signals, output_signals
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from groundscope.data.jsonl import BadRecord
+from groundscope.data.labelling.occurrences import place_quotes
 from groundscope.data.loaders.objects import convert_files, text_field
-from groundscope.data.occurrences import place_quotes
 from groundscope.errors import InputError
 from groundscope.example import Example
 

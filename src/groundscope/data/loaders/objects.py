@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from groundscope.data.intact import refuse_pickle
+from groundscope.data.checking.intact import refuse_pickle
 from groundscope.data.jsonl import BadRecord, numbered_lines, open_data, parse_line, readable_id
 from groundscope.errors import InputError
 from groundscope.example import Example

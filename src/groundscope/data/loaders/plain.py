@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from groundscope.data.jsonl import BadRecord
+from groundscope.data.labelling.occurrences import check_label_text
 from groundscope.data.loaders.objects import convert_files
-from groundscope.data.occurrences import check_label_text
 from groundscope.example import Example
 
 

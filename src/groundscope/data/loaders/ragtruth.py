@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from groundscope.data.jsonl import BadRecord
+from groundscope.data.labelling.occurrences import check_label_text
 from groundscope.data.loaders.objects import convert_files, first_object, flag_of, read_objects, text_field
-from groundscope.data.occurrences import check_label_text
 from groundscope.errors import InputError
 from groundscope.example import Example, Label
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from groundscope.data.intact import check_intact
+from groundscope.data.checking.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord
 from groundscope.data.loaders import hallurag, halueval, label_studio, lookback_lens, plain, ragas, ragtruth
 from groundscope.data.loaders.objects import first_object, read_objects

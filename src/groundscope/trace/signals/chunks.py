@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from groundscope.lm.chunking import Chunks
-from groundscope.lm.layout import Layout
+from groundscope.lm.prompt.chunking import Chunks
+from groundscope.lm.prompt.layout import Layout
 
 
 def chunks_of(layout: Layout) -> Chunks:

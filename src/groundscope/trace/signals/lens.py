@@ -9,7 +9,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from groundscope.lm.unembedding import Unembedding
+from groundscope.lm.anatomy.unembedding import Unembedding
 from groundscope.trace.divergence import divergence
 from groundscope.trace.scratch import Scratch
 from groundscope.trace.signals.output import cache_blocks, entropy, log_softmax_, row_blocks, vocabulary_of

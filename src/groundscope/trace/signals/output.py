@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from groundscope.lm.unembedding import Unembedding
+from groundscope.lm.anatomy.unembedding import Unembedding
 from groundscope.trace.signals.forms import mmd_form
 from groundscope.trace.signals.mmd import shift_norm, truncated
 

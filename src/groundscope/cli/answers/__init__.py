@@ -1,0 +1,1 @@
+"""Commands about answers: score them, write them."""

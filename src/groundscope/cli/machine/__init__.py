@@ -1,0 +1,1 @@
+"""Commands about this machine: models in the cache, what is installed."""

@@ -1,0 +1,1 @@
+"""Commands about detectors: list, train, transfer, import."""

@@ -1,0 +1,1 @@
+"""Commands about methods: extract traces, evaluate, validate, analyse."""

@@ -1,0 +1,1 @@
+"""Detectors that need no labelled examples."""

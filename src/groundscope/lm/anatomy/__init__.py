@@ -1,0 +1,1 @@
+"""Where a decoder keeps what is read: attention, residual stream, feed-forward blocks, unembedding."""

@@ -1,0 +1,1 @@
+"""Models beside the one that reads: sentence embeddings and classifiers of sentence pairs."""

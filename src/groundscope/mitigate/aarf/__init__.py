@@ -1,0 +1,1 @@
+"""AARF: changing the model's own layers while it writes (ReDeEP)."""

@@ -1,0 +1,1 @@
+"""Guarding a text that streams."""

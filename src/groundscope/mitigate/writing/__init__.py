@@ -1,0 +1,1 @@
+"""Writing an answer: sampled, guided, the best of several, abstaining."""

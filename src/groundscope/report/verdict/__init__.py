@@ -1,0 +1,1 @@
+"""Verdicts for people: the terminal, one HTML page."""

@@ -1,0 +1,1 @@
+"""Signals while a text grows, step by step."""
