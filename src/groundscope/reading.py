@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector, describe
+from groundscope.detectors.learned.base import LearnedDetector
 from groundscope.errors import ContextTooLongError, GroundscopeError, InputError, UnsupportedModelError
 from groundscope.example import Example
 from groundscope.lm.language_model import LanguageModel
@@ -60,7 +61,7 @@ class Reader:
         leave_out: Whether detectors that the model cannot serve are left out, with a warning, and not refused.
 
     Raises:
-        UnsupportedModelError: If the model cannot yield a signal.
+        InputError: If a detector that is to learn names heads or layers that the model does not have.
     """
 
     def __init__(
@@ -79,6 +80,13 @@ class Reader:
     ) -> None:
         self.lm = lm
         self.detectors = tuple(_supported(lm, detectors) if leave_out else detectors)
+        for detector in self.detectors:
+            if (
+                isinstance(detector, LearnedDetector)
+                and not detector.is_fitted
+                and "attention" not in lm.anatomy.problems
+            ):
+                detector.check_model(len(lm.anatomy.layers), lm.anatomy.attention_layers, lm.anatomy.heads)
         self.template = template or PromptTemplate()
         self.long_context = long_context
         self.contrast = contrast

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +19,12 @@ from groundscope.analyse.intervention import (
     matched_heads,
 )
 from groundscope.analyse.run import Plan, analyse
-from groundscope.errors import InputError
+from groundscope.detectors.learned.hidden_state import HiddenState
+from groundscope.detectors.learned.redeep import ReDeEPToken
+from groundscope.errors import GroundscopeError, InputError
 from groundscope.example import Example
 from groundscope.trace.traced import TracedExample
+from groundscope.train.data import ReadingOptions
 
 EXAMPLES = make_examples(6)
 OPTIONS = InterventionOptions(draws=2, resamples=50)
@@ -144,3 +148,43 @@ def test_places_are_named_or_chosen_on_other_sources(tiny, traced):
         analyse("no-such-file", Plan(layers="difference:2"))
     with pytest.raises(InputError, match="at least two"):
         halves(traced[:2])
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    tiny.model.save_pretrained(folder)
+    tiny.tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"heads": "copying:9999"}, r"has 12 heads.*Got 'copying:9999'; choose at most 6"),
+        ({"heads": "difference:7"}, "choose at most 6"),
+        ({"layers": "correlation:2"}, r"has 3 layers.*choose at most 1"),
+        ({"heads": "2.1,3.0"}, "Got layer 3, head 0"),
+        ({"heads": "2.4"}, "Got layer 2, head 4"),
+        ({"layers": "3"}, "3"),
+        ({"layers": "0,1"}, "as many other layers"),
+        ({"axes": ("dropped",), "detector": ReDeEPToken()}, "must learn before it scores"),
+        ({"axes": ("dropped",), "detector": HiddenState(layer=9)}, "must learn before it scores"),
+    ],
+)
+def test_what_the_model_does_not_have_is_refused_before_it_reads(tmp_path, tiny_folder, monkeypatch, asked, message):
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(example.to_dict()) + "\n" for example in EXAMPLES))
+    for place in ("groundscope.analyse.run.Reader.read", "groundscope.learn.copying.copying_scores"):
+        monkeypatch.setattr(place, lambda *_, **__: pytest.fail("the model reads"))
+    with pytest.raises(GroundscopeError, match=message):
+        analyse(data, Plan(**asked), ReadingOptions(model=str(tiny_folder)))
+
+
+def test_halves_of_one_source_are_refused_before_the_model_reads(tmp_path, tiny_folder, monkeypatch):
+    data = tmp_path / "data.jsonl"
+    lone = [replace(example, source_id="one", passages=EXAMPLES[0].passages) for example in EXAMPLES]
+    data.write_text("".join(json.dumps(example.to_dict()) + "\n" for example in lone))
+    monkeypatch.setattr("groundscope.analyse.run.Reader.read", lambda *_, **__: pytest.fail("the model reads"))
+    with pytest.raises(InputError, match="at least two"):
+        analyse(data, Plan(heads="difference:2"), ReadingOptions(model=str(tiny_folder)))

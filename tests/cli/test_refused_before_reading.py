@@ -145,6 +145,54 @@ def bare_store(place, make_tiny):
     return make
 
 
+NOT_THERE = {
+    "candidates": ("candidates=[[0, 1], [9, 0]]", "in each of the layers 0 to 2 with attention. Got (9, 0) among them"),
+    "heads": ("heads=9999", "'heads' parameter of ReDeEPToken must be at most 12"),
+    "heads among candidates": ("candidates=[[0, 1]]", "'heads' parameter of ReDeEPToken must be at most 1,"),
+    "layers": ("layers=4", "'layers' parameter of ReDeEPToken must be at most 3"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_THERE)
+def test_heads_and_layers_that_the_model_does_not_have(place, make_tiny, monkeypatch, case):
+    lm = make_tiny()
+    lm.model.save_pretrained(place / "model")
+    lm.tokenizer.save_pretrained(place / "model")
+    monkeypatch.setattr("groundscope.reading.Reader.read", lambda *_, **__: pytest.fail("the model reads"))
+    setting, message = NOT_THERE[case]
+    more = ("-p", "heads=2") if case == "heads among candidates" else ()
+    done = run("train", "redeep-token", "--train", "good.jsonl", "-p", setting, *more, "--model", "model")
+    assert done.exit_code == 2 and message in done.stderr, done.output
+    named = f"redeep-token:{setting}" if not more and "," not in setting else None
+    if named is not None:
+        done = run("evaluate", "good.jsonl", "-d", named, "--model", "model")
+        assert done.exit_code == 2 and message in done.stderr, done.output
+
+
+def test_more_copying_heads_than_there_are(place, make_tiny, monkeypatch):
+    lm = make_tiny()
+    lm.model.save_pretrained(place / "model")
+    lm.tokenizer.save_pretrained(place / "model")
+    monkeypatch.setattr("groundscope.learn.copying.copying_heads", lambda *_, **__: pytest.fail("weights are read"))
+    done = run("train", "redeep-token", "--train", "good.jsonl", "--copying-heads", 9999, "--model", "model")
+    assert done.exit_code == 2 and "--copying-heads must be at most 12" in done.stderr, done.output
+
+
+def test_heads_that_the_model_of_a_store_does_not_have(place, make_tiny):
+    lm = make_tiny()
+    lm.model.save_pretrained(place / "model")
+    lm.tokenizer.save_pretrained(place / "model")
+    done = CliRunner().invoke(app, ["extract", "good.jsonl", "-o", "traces", "--model", "model",
+                                    "--detector", "redeep-token"])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    (shard,) = shards(place / "traces")
+    table = pq.read_table(shard)
+    pq.write_table(table.select([column for column in table.column_names if "signal" not in column]), shard)
+    for arguments in (("train", "redeep-token", "--train", "traces", "-p", "heads=9999"),
+                      ("evaluate", "traces", "-d", "redeep-token:heads=9999")):  # fmt: skip
+        _refused(place, run(*arguments), "must be at most 12")
+
+
 def test_trace_stores(place, bare_store):
     good, faithful = bare_store("good"), bare_store("faithful")
     for arguments in ((*LENS, good), ("evaluate", good, "-d", "lookback-lens")):

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from groundscope.analyse.differences import Place, signal_differences
+from groundscope.analyse.intervention import InterventionOptions, heads_and_controls, layers_and_controls
 from groundscope.errors import InputError
 from groundscope.evaluate.protocol.splits import example_sources
 from groundscope.example import Example
+from groundscope.lm.language_model import LanguageModel
 from groundscope.trace.traced import TracedExample
 
 CONTEXT, KNOWLEDGE = "external_context_score", "parametric_knowledge_score"
@@ -113,6 +115,40 @@ def check_given(heads: str | None, layers: str | None) -> None:
             )
 
 
+def check_places(
+    heads: str | None, layers: str | None, examples: Sequence[Example], lm: LanguageModel, how: InterventionOptions
+) -> None:
+    """Refuse choices that a model does not have the heads or layers for, before it reads anything.
+
+    Args:
+        heads: As for :func:`choose_heads`; ``None`` is no choice.
+        layers: As for :func:`choose_layers`.
+        examples: Those that a choice may be made on.
+        lm: The model that is to be changed.
+        how: Whose controls must be found.
+
+    Raises:
+        InputError: If there is no such place, there are not as many others for the control, or no two sources.
+    """
+    anatomy = lm.anatomy
+    for what, given, there in (
+        ("heads", heads, len(anatomy.attention_layers) * anatomy.heads),
+        ("layers", layers, len(anatomy.layers)),
+    ):
+        match = None if given is None else _BEST.fullmatch(given)
+        if match is not None and 2 * int(match[2]) > there:
+            raise InputError(
+                f"{lm.name} has {there} {what}, and the control needs as many others as are chosen. Got {given!r}; "
+                f"choose at most {there // 2}."
+            )
+    if heads is not None and not _BEST.fullmatch(heads):
+        heads_and_controls(lm, [(layer, head) for layer, head in _places(heads, 2, "heads")], how)
+    if layers is not None and not _BEST.fullmatch(layers):
+        layers_and_controls(lm, [layer for (layer,) in _places(layers, 1, "layers")], how)
+    if needs_traces(heads) or needs_traces(layers):
+        _check_sources(len(set(example_sources(examples))))
+
+
 def needs_traces(given: str | None) -> bool:
     """Whether a choice is made by what was read."""
     return given is not None and given.startswith(("difference:", "correlation:"))
@@ -126,14 +162,18 @@ def halves(traced: Sequence[TracedExample], seed: int = 0) -> tuple[list[TracedE
     """
     names = example_sources([item.example for item in traced])
     distinct = sorted(set(names))
-    if len(distinct) < 2:
-        raise InputError(f"Choosing on one half of the sources needs at least two. Got {len(distinct)}.")
+    _check_sources(len(distinct))
     order = np.random.default_rng(seed).permutation(len(distinct))
     first = {distinct[i] for i in order[: (len(distinct) + 1) // 2]}
     parts: tuple[list[TracedExample], list[TracedExample]] = ([], [])
     for item, name in zip(traced, names, strict=True):
         parts[name not in first].append(item)
     return parts
+
+
+def _check_sources(count: int) -> None:
+    if count < 2:
+        raise InputError(f"Choosing on one half of the sources needs at least two. Got {count}.")
 
 
 def _places(given: str, size: int, what: str) -> list[tuple[int, ...]]:

@@ -140,10 +140,7 @@ def intervene_on_heads(
         UnsupportedModelError: If the model's attention cannot be read.
     """
     options = options or InterventionOptions()
-    chosen = _distinct(heads, "heads")
-    with random_attention(lm, chosen):
-        pass  # refuses heads that do not exist before anything is read
-    controls = matched_heads(lm, chosen, options.draws, options.match, options.seed)
+    chosen, controls = heads_and_controls(lm, heads, options)
 
     def edit(places: Sequence[Place]) -> _Edit:
         return lambda layout: random_attention(
@@ -179,11 +176,7 @@ def intervene_on_layers(
         UnsupportedModelError: If the feed-forward blocks cannot be found.
     """
     options = options or InterventionOptions()
-    chosen = _distinct([(layer,) for layer in layers], "layers")
-    with amplified_feed_forward(lm, [layer for (layer,) in chosen], factor):
-        pass
-    others = [(layer,) for layer in range(len(lm.anatomy.layers)) if (layer,) not in chosen]
-    controls = _draws(others, len(chosen), options, "layers")
+    chosen, controls = layers_and_controls(lm, layers, options, factor)
 
     def edit(places: Sequence[tuple[int, ...]]) -> _Edit:
         return lambda layout: amplified_feed_forward(
@@ -192,6 +185,37 @@ def intervene_on_layers(
 
     edits = [edit(places) for places in (chosen, *controls)]
     return _measured(lm, examples, f"feed-forward x {factor:g}", chosen, controls, edits, options, progress)
+
+
+def heads_and_controls(
+    lm: LanguageModel, heads: Sequence[Place], options: InterventionOptions
+) -> tuple[list[Place], list[list[Place]]]:
+    """Return heads once each, in order, and as many others per draw; nothing is read.
+
+    Raises:
+        InputError: See :func:`intervene_on_heads`.
+        UnsupportedModelError: Likewise.
+    """
+    chosen = _distinct(heads, "heads")
+    with random_attention(lm, chosen):
+        pass  # refuses heads that do not exist
+    return chosen, matched_heads(lm, chosen, options.draws, options.match, options.seed)
+
+
+def layers_and_controls(
+    lm: LanguageModel, layers: Sequence[int], options: InterventionOptions, factor: float = 10.0
+) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+    """Return layers once each, in order, and as many others per draw; nothing is read.
+
+    Raises:
+        InputError: See :func:`intervene_on_layers`.
+        UnsupportedModelError: Likewise.
+    """
+    chosen = _distinct([(layer,) for layer in layers], "layers")
+    with amplified_feed_forward(lm, [layer for (layer,) in chosen], factor):
+        pass
+    others = [(layer,) for layer in range(len(lm.anatomy.layers)) if (layer,) not in chosen]
+    return chosen, _draws(others, len(chosen), options, "layers")
 
 
 def matched_heads(

@@ -26,6 +26,7 @@ from groundscope.learn.labels import check_both_classes, response_label
 from groundscope.lm.language_model import LanguageModel
 from groundscope.lm.prompt.template import PromptTemplate
 from groundscope.reading import nothing_to_read
+from groundscope.trace.engine import check_support
 from groundscope.trace.trace import Trace
 from groundscope.trace.traced import TracedExample
 
@@ -157,12 +158,8 @@ def robustness(
         MismatchError: If the detector learnt from another model.
     """
     options = options or RobustnessOptions()
-    settings = _settings(detector, axes)
-    if isinstance(detector, LearnedDetector):
-        detector.check_fitted()
-        detector.check_reader(lm.fingerprint(options.template))
+    settings = check_curves(lm, examples, detector, axes, options.template)
     usable = [example for example in examples if nothing_to_read(example) is None]
-    check_both_classes("A robustness curve", np.array([response_label(e) for e in usable], dtype=np.bool_), "response")
     scores: list[list[float]] = []
     read: list[Example] = []
     unread: dict[str, int] = {}
@@ -204,6 +201,31 @@ def robustness(
         tuple(points[1:]),
         unread,
     )
+
+
+def check_curves(
+    lm: LanguageModel,
+    examples: Sequence[Example],
+    detector: Detector,
+    axes: Sequence[str] | Mapping[str, Sequence[Any]],
+    template: PromptTemplate,
+) -> list[_Setting]:
+    """Return what is to be measured, refusing what cannot be before anything is read.
+
+    Raises:
+        InputError: See :func:`robustness`.
+        MismatchError: Likewise.
+        PrerequisiteError: If the detector must learn first.
+        UnsupportedModelError: If the model cannot yield what the detector reads.
+    """
+    settings = _settings(detector, axes)
+    if isinstance(detector, LearnedDetector):
+        detector.check_fitted()
+        detector.check_reader(lm.fingerprint(template))
+    check_support(lm, detector.signals)
+    labels = [response_label(example) for example in examples if nothing_to_read(example) is None]
+    check_both_classes("A robustness curve", np.array(labels, dtype=np.bool_), "response")
+    return settings
 
 
 def _settings(detector: Detector, axes: Sequence[str] | Mapping[str, Sequence[Any]]) -> list[_Setting]:

@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from groundscope.analyse.choice import CONTEXT, KNOWLEDGE, check_given, choose_heads, choose_layers, needs_traces
+from groundscope.analyse.choice import (
+    CONTEXT,
+    KNOWLEDGE,
+    check_given,
+    check_places,
+    choose_heads,
+    choose_layers,
+    needs_traces,
+)
 from groundscope.analyse.differences import Place, SignalDifferences, signal_differences
 from groundscope.analyse.intervention import (
     Intervention,
@@ -18,7 +26,7 @@ from groundscope.analyse.intervention import (
     intervene_on_heads,
     intervene_on_layers,
 )
-from groundscope.analyse.robustness import Robustness, RobustnessOptions, robustness
+from groundscope.analyse.robustness import Robustness, RobustnessOptions, check_curves, robustness
 from groundscope.data.jsonl import BadRecord
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError, MismatchError
@@ -153,6 +161,10 @@ class _Run:
 
     def execute(self) -> Analysis:
         plan = self.plan
+        if plan.heads or plan.layers:
+            check_places(plan.heads, plan.layers, self.examples, self.reader.lm, plan.intervention)
+        if plan.axes and plan.detector is not None:
+            check_curves(self.reader.lm, self.examples, plan.detector, plan.axes, self.reader.template)
         if plan.differences or needs_traces(plan.heads) or needs_traces(plan.layers):
             self._read()
         copying = self._copying() if plan.copying or (plan.heads or "").startswith("copying:") else {}

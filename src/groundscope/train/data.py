@@ -224,6 +224,7 @@ def prepare_data(
             chosen = list(_served(store, chosen))
         for detector in chosen:
             _check_chunks(store, detector)
+            _check_model(store, detector)
         store.check_signals(wanted_signals(chosen))
         found = [item.example for item in store.read((), limit)]
     else:
@@ -270,6 +271,15 @@ def _check_chunks(store: TraceStore, detector: Detector) -> None:
             f"The detector {detector.name!r} reads chunks of {detector.chunking!r}, and the trace store "
             f"{str(store.folder)!r} was made with {store.chunking or 'none'}. Extract again with this detector."
         )
+
+
+def _check_model(store: TraceStore, detector: Detector) -> None:
+    """Refuse parameters that ask for more than the store's model has; a reader does so for a file."""
+    from groundscope.detectors.learned.base import LearnedDetector
+
+    made_by = store.fingerprint
+    if isinstance(detector, LearnedDetector) and not detector.is_fitted and made_by.get("attention_layers"):
+        detector.check_model(made_by["layers"], made_by["attention_layers"], made_by["heads"])
 
 
 def wanted_signals(detectors: Sequence[Detector]) -> list[str]:

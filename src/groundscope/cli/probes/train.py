@@ -107,12 +107,16 @@ def candidates_from_weights(options: ReadingOptions, data: Path, count: int) -> 
     """Return the heads that copy most, of the model that reads or has read the data."""
     from dataclasses import replace
 
+    from groundscope.errors import InputError
     from groundscope.learn.copying import copying_heads
     from groundscope.trace.storage.store import TraceStore, is_store
 
     if is_store(data):
         options = replace(options, model=options.model or TraceStore(data).fingerprint["model"])
     lm = options.language_model()
+    heads = len(lm.anatomy.attention_layers) * lm.anatomy.heads
+    if count > heads:
+        raise InputError(f"--copying-heads must be at most {heads}, the heads of {lm.name}. Got {count} instead.")
     note(f"looking for the {count} heads of {lm.name} that copy most")
     return copying_heads(lm, count)
 

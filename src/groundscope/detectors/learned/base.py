@@ -68,6 +68,20 @@ class LearnedDetector(Detector):
     def _fit(self, data: Traced, dev: Traced | None) -> None:
         """Learn; the examples are checked."""
 
+    def check_model(self, layers: int, attention_layers: Sequence[int], heads: int) -> None:
+        """Refuse parameters that name more heads or layers than a model has, before it reads anything.
+
+        By default there are none to refuse.
+
+        Args:
+            layers: All layers of the model.
+            attention_layers: Numbers of those with attention.
+            heads: Heads in each of these.
+
+        Raises:
+            InputError: If a parameter asks for what the model does not have.
+        """
+
     @abstractmethod
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Return what was learnt: arrays by name, and facts as plain JSON values."""

@@ -74,6 +74,19 @@ class ReDeEP(LearnedDetector):
     def _reduction(self) -> Reduction:
         return "mean"
 
+    def check_model(self, layers: int, attention_layers: Sequence[int], heads: int) -> None:
+        """Refuse candidates that are no heads of the model, and more heads or layers than there are to choose from."""
+        columns = _candidate_columns(type(self).__name__, self.candidates, tuple(attention_layers), heads)
+        self._check_numbers(len(columns), layers)
+
+    def _check_numbers(self, head_limit: int, layer_limit: int) -> None:
+        for name, wanted, limit in (("heads", self.heads, head_limit), ("layers", self.layers, layer_limit)):
+            if wanted is not None and wanted > limit:
+                raise InputError(
+                    f"The {name!r} parameter of {type(self).__name__} must be at most {limit}, the number of "
+                    f"candidates. Got {wanted} instead."
+                )
+
     def _fit(self, data: Traced, dev: Traced | None) -> None:
         first = data[0].trace
         places = first.attention_layers or tuple(range(first[self._context_signal].shape[1]))
@@ -120,12 +133,7 @@ class ReDeEP(LearnedDetector):
 
     def _chosen(self, ranking: Ranking, choose: Traced) -> tuple[int, int, float]:
         head_limit, layer_limit = len(ranking.heads), len(ranking.layers)
-        for name, wanted, limit in (("heads", self.heads, head_limit), ("layers", self.layers, layer_limit)):
-            if wanted is not None and wanted > limit:
-                raise InputError(
-                    f"The {name!r} parameter of {type(self).__name__} must be at most {limit}, the number of "
-                    f"candidates. Got {wanted} instead."
-                )
+        self._check_numbers(head_limit, layer_limit)
         steps = round(self.max_beta * 10)
         grid = Grid(
             (self.heads,) if self.heads else tuple(range(1, min(self.max_heads, head_limit) + 1)),

@@ -256,14 +256,17 @@ def _from_hub(repository: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    from groundscope.lm.loading.hub import why_unreachable
+
+    unreachable = why_unreachable()
+    local = unreachable is not None
     try:
-        return Path(snapshot_download(repository, allow_patterns=[CONFIG, ARRAYS, CARD]))
+        return Path(snapshot_download(repository, allow_patterns=[CONFIG, ARRAYS, CARD], local_files_only=local))
     except HFValidationError as exc:
         raise InputError(f"{repository!r} is neither a folder nor a hub repository.") from exc
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as exc:
-        raise PrerequisiteError(
-            f"{repository!r} is no folder here, and the hub does not give it: {str(exc).splitlines()[0]}"
-        ) from exc
+        reason = f"{unreachable}, and its cache lacks it." if unreachable else str(exc).splitlines()[0]
+        raise PrerequisiteError(f"{repository!r} is no folder here, and the hub does not give it: {reason}") from exc
 
 
 def _short_card(detector: LearnedDetector) -> str:

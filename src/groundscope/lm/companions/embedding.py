@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,10 +74,14 @@ def _load(name: str, device: str) -> Any:
             f"The embedding model {name!r} needs sentence-transformers: pip install 'groundscope[embed]'. "
             "Without it, embedder=None compares states of the reading model."
         ) from exc
+    from groundscope.lm.loading.hub import why_unreachable
+
+    unreachable = None if Path(name).exists() else why_unreachable()
     try:
-        return SentenceTransformer(name, device=device)
+        return SentenceTransformer(name, device=device, local_files_only=unreachable is not None)
     except Exception as exc:  # whatever the hub, the file system or torch raise
+        reason = f"it is not in the cache of the hub, and {unreachable}." if unreachable else exc
         raise PrerequisiteError(
-            f"The embedding model {name!r} could not be loaded: {exc} Pass the folder of a sentence-transformers "
+            f"The embedding model {name!r} could not be loaded: {reason} Pass the folder of a sentence-transformers "
             "model, or embedder=None."
         ) from exc

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from groundscope.errors import InputError, NonFiniteError, PrerequisiteError
+from groundscope.lm.loading.hub import why_unreachable
 from groundscope.lm.loading.quiet import without_bars
 from groundscope.lm.prompt.offsets import encode
 
@@ -52,6 +53,11 @@ class PairClassifier:
             except OSError:
                 if Path(name).exists():
                     raise
+                unreachable = why_unreachable()
+                if unreachable is not None:
+                    raise PrerequisiteError(
+                        f"it is no folder, the cache of the hub lacks it, and {unreachable}."
+                    ) from None
                 model, tokenizer, missing = _load(name, local=False)
             model = model.to(device).eval()
         except Exception as exc:  # whatever files hold, the libraries that read them raise what they like

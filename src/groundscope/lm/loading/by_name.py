@@ -12,6 +12,7 @@ from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, 
 from groundscope.lm.loading.catalog import EMBEDDED, is_embedded
 from groundscope.lm.loading.convert import load_gguf
 from groundscope.lm.loading.embedded import ensure_embedded
+from groundscope.lm.loading.hub import why_unreachable
 from groundscope.lm.loading.quiet import without_bars
 
 
@@ -29,6 +30,7 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
         InputError: If the files hold no complete causal language model.
     """
     path = _existing(name)
+    unreachable = None
     try:
         if is_embedded(name):
             folder = str(ensure_embedded(name))
@@ -40,8 +42,11 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
             model, tokenizer = load_gguf(path, None if dtype == "auto" else dtype)
         else:
             _check_name(name, path)
+            unreachable = why_unreachable() if path is None else None
             with nullcontext() if path is None else without_bars():  # a download may take long
-                model, tokenizer = _from_folder(name if path is None else str(path), dtype, trust_remote_code)
+                model, tokenizer = _from_folder(
+                    name if path is None else str(path), dtype, trust_remote_code, local=unreachable is not None
+                )
     except GroundscopeError:
         raise
     except Exception as exc:  # whatever files hold, the libraries that read them raise what they like
@@ -51,18 +56,22 @@ def load(name: str, dtype: torch.dtype | str, trust_remote_code: bool = False) -
             else "Check the name and the network, or download it first and give the folder."
         )
         kind = PrerequisiteError if isinstance(exc, (OSError, ImportError)) else InputError
-        raise kind(f"The model {name!r} could not be loaded: {_reason(exc)} {advice}") from exc
+        reason = _reason(exc)
+        if unreachable is not None and isinstance(exc, OSError):
+            reason = f"the cache of the hub does not hold it whole, and {unreachable}."
+        raise kind(f"The model {name!r} could not be loaded: {reason} {advice}") from exc
     model.eval()
     return model, tokenizer
 
 
-def _from_folder(source: str, dtype: torch.dtype | str, trust_remote_code: bool) -> tuple[Any, Any]:
+def _from_folder(
+    source: str, dtype: torch.dtype | str, trust_remote_code: bool, *, local: bool = False
+) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-    model, report = AutoModelForCausalLM.from_pretrained(
-        source, dtype=dtype, trust_remote_code=trust_remote_code, output_loading_info=True
-    )
+    where: dict[str, Any] = {"trust_remote_code": trust_remote_code, "local_files_only": local}
+    tokenizer = AutoTokenizer.from_pretrained(source, **where)
+    model, report = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True, **where)
     if missing := sorted(report["missing_keys"]):
         # transformers fills them with random numbers and only warns.
         raise InputError(
