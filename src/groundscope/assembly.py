@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from groundscope.detectors.base import Detector, Scores, describe
-from groundscope.errors import GroundscopeError, is_finite
+from groundscope.detectors.judgement import Judgement, check_judgement, merge_judgements
+from groundscope.errors import GroundscopeError, InputError, is_finite
 from groundscope.example import Example
+from groundscope.judged_sentences import explained, in_passages, judged_sentences, judged_spans
 from groundscope.lm.prompt.layout import Layout
 from groundscope.lm.prompt.offsets import uncovered
 from groundscope.text.sentences import split_sentences
@@ -63,6 +65,7 @@ class Assembler:
             id=example.id,
             question=example.question,
             passages=example.passages,
+            profile=self.detector.profile_,
         )
 
     def _ask(self, traces: Sequence[Trace]) -> tuple[Scores, Scores, float]:
@@ -89,6 +92,31 @@ class Assembler:
             )
         return per_prompt, stretches.min(axis=0), float(score)
 
+    def _judge(self, example: Example, traces: Sequence[Trace]) -> Judgement | None:
+        """Return what the detector's sentence model says, its nearest sentences in the example's own passages.
+
+        Raises:
+            _DetectorError: If the detector raises, or returns what is no judgement of this response.
+        """
+        name = self.detector.name
+        try:
+            given: list[object] = [self.detector.judge(trace) for trace in traces]
+        except Exception as exc:  # whatever a foreign detector raises
+            raise _DetectorError(f"The detector {name!r} failed in judge: {describe(exc)}.") from exc
+        if all(item is None for item in given):
+            return None
+        try:
+            judgements = []
+            for trace, item in zip(traces, given, strict=True):
+                read = trace.layout.passage_texts or [example.passages[i] for i in trace.layout.passage_numbers]
+                judgement = check_judgement(item, example.response, read)
+                judgements.append(in_passages(judgement, trace.layout, example.passages))
+            return merge_judgements(judgements, self.detector.response_from_sentences)
+        except InputError as exc:
+            raise _DetectorError(f"The detector {name!r} must return a judgement or None from judge: {exc}.") from exc
+        except Exception as exc:  # whatever a foreign detector raises
+            raise _DetectorError(f"The detector {name!r} failed in response_from_sentences: {describe(exc)}.") from exc
+
     def verdict(
         self, example: Example, traces: Sequence[Trace], threshold: Threshold | Callable[[], Threshold]
     ) -> Verdict:
@@ -105,6 +133,7 @@ class Assembler:
         """
         try:
             per_prompt, bare_stretches, score = self._ask(traces)
+            judgement = self._judge(example, traces)
         except _DetectorError as exc:
             return self.unscored(example, "failed", str(exc))
         threshold = threshold() if callable(threshold) else threshold
@@ -114,14 +143,25 @@ class Assembler:
         offsets = [] if layout.response_offsets is None else [(int(s), int(e)) for s, e in layout.response_offsets]
         stretches = smooth(bare_stretches, self.detector.window)
         weights = _passage_weights(traces, per_prompt.argmin(axis=0), len(example.passages))
+        if judgement is not None:
+            score = float(judgement.score)
         flagged = score >= threshold.response
         found = find_spans(response, offsets, stretches, threshold.span)
-        if flagged and not found:
+        if judgement is not None:
+            found = judged_spans(
+                found, judgement, threshold, lambda ranges: aggregate_units(ranges, offsets, stretches)
+            )
+        elif flagged and not found:
             found = _highest_sentence(response, offsets, stretches)
         spans = tuple(
             Span(start, end, response[start:end], mean, _evidence(weights, offsets, start, end))
             for start, end, mean in found
         )
+        if judgement is None:
+            sentences = _sentences(response, offsets, scores, spans)
+        else:
+            spans = explained(spans, judgement)
+            sentences = judged_sentences(response, judgement, threshold, spans)
         holes = _holes(response, layout)
         return Verdict(
             outcome="partial" if holes else "scored",
@@ -137,13 +177,15 @@ class Assembler:
                 for (start, end), value, stretch in zip(offsets, scores, stretches, strict=True)
             ),
             spans=spans,
-            sentences=_sentences(response, offsets, scores, spans),
+            sentences=sentences,
             unscored=holes,
             message=_message(traces),
             contrast=dict(layout.contrast) if self.detector.uses_contrast else None,
             id=example.id,
             question=example.question,
             passages=example.passages,
+            probability=None if judgement is None else float(judgement.probability),
+            profile=self.detector.profile_,
         )
 
 

@@ -111,3 +111,8 @@ def is_finite(value: object) -> bool:
         return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
     except OverflowError:  # an integer beyond all floats
         return False
+
+
+def is_share(value: object) -> bool:
+    """Whether a value is a real number in [0, 1]."""
+    return is_finite(value) and 0 <= value <= 1  # type: ignore[operator]

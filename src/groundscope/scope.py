@@ -161,7 +161,14 @@ class Scope:
                     response = span if neutral is None else neutral
                 if span is None:
                     span = response if neutral is None else neutral
-                self._threshold = Threshold(float(response or 0.0), float(span or 0.0), "the caller")
+                own = getattr(self.detector, "threshold_", None)
+                self._threshold = Threshold(
+                    float(response or 0.0),
+                    float(span or 0.0),
+                    "the caller",
+                    sentence=None if own is None else own.sentence,
+                    sentence_probability=None if own is None else own.sentence_probability,
+                )
         return self._threshold
 
     def _measured_threshold(self) -> Threshold:

@@ -6,98 +6,43 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from groundscope.errors import InputError, check_choice, is_finite
+from groundscope.errors import InputError, check_choice, is_finite, is_share
+from groundscope.verdict_parts import (
+    Evidence,
+    Nearest,
+    Reason,
+    SentenceScore,
+    Span,
+    Threshold,
+    TokenScore,
+    Unscored,
+    check_evidence,
+    check_explanation,
+    check_stretches,
+    is_threshold,
+)
+
+__all__ = [
+    "OUTCOMES",
+    "SCHEMA_VERSION",
+    "Evidence",
+    "Nearest",
+    "Outcome",
+    "Reason",
+    "SentenceScore",
+    "Span",
+    "Threshold",
+    "TokenScore",
+    "Unscored",
+    "Verdict",
+]
 
 Outcome = Literal["scored", "partial", "no_answer", "no_context", "too_long", "failed"]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# Files of version 1 lack probabilities, reasons and nearest sentences, and are read without them.
+_READABLE = (1, SCHEMA_VERSION)
 _SCORED = ("scored", "partial")
-
-
-@dataclass(frozen=True)
-class TokenScore:
-    """One response token. ``response[start:end] == text``; a higher score means less supported.
-
-    The pieces of one character share its whole range: offsets never cut a character.
-
-    Attributes:
-        start: First code point.
-        end: One past the last code point.
-        text: ``response[start:end]``.
-        score: The token's own score.
-        stretch: Score of the stretch around it: what spans are cut out of, in the unit of ``threshold.span``.
-            ``None`` where it is the score itself.
-    """
-
-    start: int
-    end: int
-    text: str
-    score: float
-    stretch: float | None = None
-
-    @property
-    def level(self) -> float:
-        """What is compared with ``threshold.span``."""
-        return self.score if self.stretch is None else self.stretch
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Where the model looked while it read a span.
-
-    Attributes:
-        passage: 0-based index into the passages.
-        weight: Share of the attention on all passages that went to this one, in [0, 1].
-    """
-
-    passage: int
-    weight: float
-
-
-@dataclass(frozen=True)
-class Span:
-    """An unsupported stretch of the response, snapped to words. ``response[start:end] == text``."""
-
-    start: int
-    end: int
-    text: str
-    score: float
-    evidence: tuple[Evidence, ...] = ()
-
-
-@dataclass(frozen=True)
-class SentenceScore:
-    """One sentence of the response; ``score`` is ``None`` where no token of it could be scored."""
-
-    start: int
-    end: int
-    text: str
-    score: float | None
-    flagged: bool
-
-
-@dataclass(frozen=True)
-class Unscored:
-    """A stretch of the response without a score, and why."""
-
-    start: int
-    end: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """Where the line is drawn.
-
-    Attributes:
-        response: The response is flagged when its score is at least this.
-        span: A stretch is reported when its score (``TokenScore.stretch``) is at least this.
-        source: Where the two numbers come from, in words.
-    """
-
-    response: float
-    span: float
-    source: str
 
 
 @dataclass(frozen=True)
@@ -123,6 +68,8 @@ class Verdict:
         id: The example's identifier.
         question: The question as given.
         passages: The passages as given.
+        probability: Calibrated probability that the response is not supported; ``None`` if the detector gives none.
+        profile: Name of the calibration profile that judged it; empty if none did.
 
     Raises:
         InputError: If the parts contradict each other: a score without the outcome for it or the reverse, a
@@ -146,6 +93,8 @@ class Verdict:
     id: str | None = None
     question: str = ""
     passages: tuple[str, ...] = ()
+    probability: float | None = None
+    profile: str = ""
 
     def __post_init__(self) -> None:
         check_choice("Verdict", "outcome", self.outcome, OUTCOMES)
@@ -156,10 +105,10 @@ class Verdict:
                     f"A verdict with the outcome {self.outcome!r} needs a finite score and flagged true or false. "
                     f"Got score={self.score!r}, flagged={self.flagged!r} instead."
                 )
-        elif self.score is not None or self.flagged is not None:
+        elif self.score is not None or self.flagged is not None or self.probability is not None:
             raise InputError(
-                f"A verdict with the outcome {self.outcome!r} must have neither score nor flagged. "
-                f"Got score={self.score!r}, flagged={self.flagged!r} instead."
+                f"A verdict with the outcome {self.outcome!r} must have neither score, probability nor flagged. Got "
+                f"score={self.score!r}, probability={self.probability!r}, flagged={self.flagged!r} instead."
             )
         for kind, item_type, items in (
             ("token", TokenScore, self.tokens),
@@ -167,9 +116,12 @@ class Verdict:
             ("sentence", SentenceScore, self.sentences),
             ("unscored stretch", Unscored, self.unscored),
         ):
-            _check_stretches(kind, item_type, items, self.response)
+            check_stretches(kind, item_type, items, self.response)
         for span in self.spans:
-            _check_evidence(span, len(self.passages))
+            check_evidence(span, len(self.passages))
+        explained: tuple[Span | SentenceScore, ...] = (*self.spans, *self.sentences)
+        for part in explained:
+            check_explanation(part, self.passages)
 
     def to_dict(self, include_context: bool = True) -> dict[str, Any]:
         """Return the verdict as plain JSON values (``docs/verdict.schema.json`` describes them).
@@ -183,34 +135,36 @@ class Verdict:
             record[name] = list(record[name])
         for span in record["spans"]:
             span["evidence"] = list(span["evidence"])
+        for item in (*record["spans"], *record["sentences"]):
+            item["reasons"] = list(item["reasons"])
         if not include_context:
             del record["question"], record["passages"]
         return record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Verdict:
-        """Read what :meth:`to_dict` wrote.
+        """Read what :meth:`to_dict` wrote, of this schema version or of version 1.
 
         Raises:
-            InputError: If the record is not a verdict of this schema version.
+            InputError: If the record is not a verdict of these schema versions.
         """
         if not isinstance(record, Mapping):
             raise InputError(f"A verdict's record must be a JSON object. Got {type(record).__name__} instead.")
         version = record.get("schema_version")
-        if version != SCHEMA_VERSION:
+        if version not in _READABLE:
             raise InputError(
-                f"A verdict of schema version {SCHEMA_VERSION} was expected. Got {version!r} instead; "
-                "score the data again with this version of groundscope."
+                f"A verdict of schema version {' or '.join(map(str, _READABLE))} was expected. Got {version!r} "
+                "instead; score the data again with this version of groundscope."
             )
         values = {key: value for key, value in record.items() if key != "schema_version"}
         try:
             values["threshold"] = None if values.get("threshold") is None else Threshold(**values["threshold"])
             values["tokens"] = tuple(TokenScore(**item) for item in values.get("tokens", ()))
             values["spans"] = tuple(
-                Span(**{**item, "evidence": tuple(Evidence(**e) for e in item.get("evidence", ()))})
+                Span(**{**_explained(item), "evidence": tuple(Evidence(**e) for e in item.get("evidence", ()))})
                 for item in values.get("spans", ())
             )
-            values["sentences"] = tuple(SentenceScore(**item) for item in values.get("sentences", ()))
+            values["sentences"] = tuple(SentenceScore(**_explained(item)) for item in values.get("sentences", ()))
             values["unscored"] = tuple(Unscored(**item) for item in values.get("unscored", ()))
             passages = values.get("passages", ())
             # A bare string stays one and is refused: it is no list of its characters.
@@ -236,8 +190,18 @@ class Verdict:
         return format_verdict(self)
 
 
+def _explained(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A span's or sentence's record with reasons and nearest sentence read."""
+    nearest = item.get("nearest")
+    return {
+        **item,
+        "reasons": tuple(Reason(**reason) for reason in item.get("reasons", ())),
+        "nearest": None if nearest is None else Nearest(**nearest),
+    }
+
+
 def _check_fields(verdict: Verdict) -> None:
-    for name in ("response", "question", "aggregation", "detector", "model", "message"):
+    for name in ("response", "question", "aggregation", "detector", "model", "message", "profile"):
         value = getattr(verdict, name)
         if not isinstance(value, str):
             raise InputError(f"The field {name!r} of a verdict must be a string. Got {value!r} instead.")
@@ -248,38 +212,13 @@ def _check_fields(verdict: Verdict) -> None:
     if verdict.contrast is not None and not isinstance(verdict.contrast, Mapping):
         raise InputError(f"The field 'contrast' of a verdict must be a mapping or None. Got {verdict.contrast!r}.")
     line = verdict.threshold
-    if line is not None and not (isinstance(line, Threshold) and is_finite(line.response) and is_finite(line.span)):
-        raise InputError(f"The field 'threshold' of a verdict must hold two finite numbers. Got {line!r} instead.")
-
-
-def _check_stretches(kind: str, item_type: type[Any], items: Any, response: str) -> None:
-    if not isinstance(items, tuple):
-        raise InputError(f"A verdict keeps every {kind} in a tuple. Got {type(items).__name__} instead.")
-    length = len(response)
-    for item in items:
-        if not isinstance(item, item_type):
-            raise InputError(f"Every {kind} of a verdict must be a {item_type.__name__}. Got {item!r} instead.")
-        start, end = item.start, item.end
-        inside = type(start) is int and type(end) is int and 0 <= start <= end <= length
-        if not inside or (item_type is not Unscored and item.text != response[start:end]):
-            raise InputError(
-                f"The {kind} {start}-{end} lies outside the response of {length} code points, or its text is not "
-                f"response[{start}:{end}]. Got {item!r}; offsets must satisfy 0 <= start <= end <= {length}."
-            )
-        if item_type is Unscored:
-            continue
-        # A sentence may have no score, and a token no stretch of its own.
-        optional = item.score if item_type is SentenceScore else getattr(item, "stretch", None)
-        if not (optional is None or is_finite(optional)) or not (item_type is SentenceScore or is_finite(item.score)):
-            raise InputError(f"The score of every {kind} must be a finite number. Got {item!r} instead.")
-
-
-def _check_evidence(span: Span, passages: int) -> None:
-    for item in span.evidence:
-        whole = isinstance(item, Evidence) and type(item.passage) is int and is_finite(item.weight)
-        # A verdict written without its context has evidence and no passages.
-        if not whole or item.passage < 0 or (passages and item.passage >= passages):
-            raise InputError(
-                f"Evidence must name a passage by its number from 0, below {passages or 'their count'}, and hold a "
-                f"finite weight. Got {item!r} instead."
-            )
+    if line is not None and not is_threshold(line):
+        raise InputError(
+            "The field 'threshold' of a verdict must hold finite numbers, probabilities in [0, 1] and its source. "
+            f"Got {line!r} instead."
+        )
+    if verdict.probability is not None and not is_share(verdict.probability):
+        raise InputError(
+            "The field 'probability' of a verdict must be a number in [0, 1] or None. "
+            f"Got {verdict.probability!r} instead."
+        )

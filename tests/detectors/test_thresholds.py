@@ -12,6 +12,7 @@ import torch
 
 import groundscope as gs
 from groundscope.detectors import thresholds
+from groundscope.detectors.judgement import Judgement, SentenceJudgement
 from groundscope.detectors.registry import class_of, from_name, names
 from groundscope.detectors.thresholds import (
     measure_threshold,
@@ -23,7 +24,9 @@ from groundscope.detectors.thresholds import (
 from groundscope.detectors.untrained.lumina import Lumina
 from groundscope.errors import PrerequisiteError
 from groundscope.lm.prompt.template import PromptTemplate
+from groundscope.text.sentences import split_sentences
 from groundscope.text.spans import smooth
+from groundscope.verdict import Threshold
 
 TEMPLATE = PromptTemplate()
 SAMPLE = [
@@ -74,6 +77,28 @@ def test_lines_are_drawn_above_nine_in_ten_of_the_scores(tiny):
         "5 faithful answers read by tiny: 10% of them would be flagged, 5% of their tokens marked"
     )
     assert sum(s.mean() >= threshold.response for s in scores) == 1
+
+
+class Judging(type(from_name("perplexity"))):
+    """Perplexity with a sentence model: each sentence scores its length."""
+
+    def judge(self, trace):
+        ranges = split_sentences(trace.layout.response)
+        sentences = tuple(SentenceJudgement(start, end, float(end - start), 0.5) for start, end in ranges)
+        return Judgement(sentences, -sentences[0].score, 0.5)
+
+
+def test_a_sentence_model_has_lines_of_its_own(tiny, cache, short_sample):
+    detector = Judging()
+    threshold = reference_threshold(tiny, detector, TEMPLATE)
+    lengths = [len(item.response) for item in SAMPLE]
+    assert threshold.response == pytest.approx(np.quantile([-length for length in lengths], 0.9))
+    assert threshold.sentence == pytest.approx(np.quantile(lengths, 0.95))
+    assert threshold.source.endswith("5% of their tokens and sentences marked")
+    assert threshold.span == measure_threshold(tiny, from_name("perplexity"), TEMPLATE, SAMPLE).span
+    (file,) = cache.iterdir()
+    assert json.loads(file.read_text())["sentence"] == threshold.sentence
+    assert reference_threshold(tiny, detector, TEMPLATE) == threshold
 
 
 UNTRAINED = [name for name in names() if not class_of(name).needs_training and name != "nli"]
@@ -162,6 +187,7 @@ def test_what_moves_the_scores_is_in_the_key(tiny, make_tiny):
         '{"response": 1}',
         '{"response": "x", "span": 1, "source": ""}',
         '{"response": NaN, "span": 1, "source": ""}',
+        '{"response": 1, "span": 1, "source": "", "sentence": "x"}',
     ],
 )
 def test_a_damaged_file_is_measured_again_and_replaced(tiny, cache, short_sample, damage):
@@ -204,6 +230,13 @@ def test_a_scope_measures_only_when_no_threshold_is_given(tiny, cache, reads, sh
     assert not reads and not cache.exists()
     verdict = gs.Scope(tiny, "perplexity").score("What is tea?", ["Tea is a drink."], "Tea is a drink.")
     assert "faithful answers read by tiny" in verdict.threshold.source
+
+
+def test_the_callers_lines_leave_a_detectors_own_line_for_sentences(tiny):
+    detector = from_name("perplexity")
+    detector.threshold_ = Threshold(1.0, 2.0, "learnt", 0.5, 0.7, 0.6)
+    assert gs.Scope(tiny, detector).threshold == detector.threshold_
+    assert gs.Scope(tiny, detector, threshold=3.0).threshold == Threshold(3.0, 3.0, "the caller", 0.5, None, 0.6)
 
 
 def test_the_embedded_model_needs_no_reading_for_built_in_detectors(embedded):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from groundscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
+    from groundscope.detectors.judgement import Judgement, SentenceJudgement
     from groundscope.example import Example
     from groundscope.lm.language_model import LanguageModel
     from groundscope.lm.prompt.layout import Layout
@@ -39,6 +40,7 @@ class Detector(ABC):
         documents: Random documents it compares with, where it compares at all.
         match_length: Whether these are to be about as long as the passages.
         neutral: Token and span score that speaks neither for nor against support; ``None`` if there is none.
+        profile_: Name of the calibration profile behind its thresholds and probabilities; empty if there is none.
     """
 
     name: ClassVar[str]
@@ -52,6 +54,7 @@ class Detector(ABC):
     costs_more: ClassVar[bool] = False
     documents: int = 1
     match_length: bool = False
+    profile_: str = ""
 
     @property
     @abstractmethod
@@ -100,6 +103,30 @@ class Detector(ABC):
         """Return the score of a response from its (token,) scores; NaN entries do not count."""
         return float(np.nanmean(scores))
 
+    def judge(self, trace: Trace) -> Judgement | None:
+        """Judge the sentences of a response and the response by them.
+
+        Where a detector does, its verdicts take sentences, response score and probabilities from here and flag
+        sentences by ``threshold.sentence``; tokens and spans still come from :meth:`token_scores` and
+        :meth:`span_scores`.
+
+        Returns:
+            The judgement; ``None``, for every trace, if the detector has no sentence model.
+        """
+        return None
+
+    def response_from_sentences(self, sentences: Sequence[SentenceJudgement]) -> tuple[float, float]:
+        """Return score and probability of a response that was read in several prompts, from its sentences.
+
+        A sentence is given as in the prompt that supports it best. By default the least supported sentence
+        stands for the response; a detector whose :meth:`judge` joins sentences otherwise does the same here.
+
+        Args:
+            sentences: At least one.
+        """
+        worst = max(sentences, key=lambda item: item.score)
+        return worst.score, worst.probability
+
     @property
     def uses_contrast(self) -> bool:
         """Whether it compares with a random document."""
@@ -138,6 +165,8 @@ def check_detector(owner: str, given: object) -> Detector:
         raise InputError(f"{wanted} Got {given!r} instead.")
     if not isinstance(getattr(given, "name", None), str) or not isinstance(given.aggregation, str):
         raise InputError(f"{wanted} Got a {type(given).__name__} whose 'name' or 'aggregation' is no string.")
+    if not isinstance(given.profile_, str):
+        raise InputError(f"{wanted} Got a {type(given).__name__} whose 'profile_' is no string.")
     check_count(type(given).__name__, "window", given.window)
     try:
         signals, own = given.signals, given.own_signals

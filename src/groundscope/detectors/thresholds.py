@@ -13,7 +13,7 @@ import logging
 import tempfile
 from collections import ChainMap
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from groundscope.lm.loading.cache import cache_dir
 from groundscope.text.spans import smooth
 from groundscope.trace.engine import trace_each
 from groundscope.trace.trace import Trace
-from groundscope.verdict import Threshold
+from groundscope.verdict_parts import Threshold, is_threshold
 
 if TYPE_CHECKING:
     from groundscope.detectors.base import Detector
@@ -126,16 +126,22 @@ def read_sample(
 
 
 def draw_lines(detector: Detector, traces: Sequence[Trace], model: str) -> Threshold:
-    """Draw the lines above nine in ten faithful answers, and above nineteen in twenty of their tokens."""
-    responses = [detector.response_score(detector.token_scores(trace)) for trace in traces]
+    """Draw the lines above nine in ten faithful answers, and above nineteen in twenty of their tokens and sentences."""
+    judged = [judgement for trace in traces if (judgement := detector.judge(trace)) is not None]
+    sentences = [item.score for judgement in judged for item in judgement.sentences]
+    if judged:
+        responses = [judgement.score for judgement in judged]
+    else:
+        responses = [detector.response_score(detector.token_scores(trace)) for trace in traces]
     stretches = np.concatenate([smooth(detector.span_scores(trace), detector.window) for trace in traces])
     return Threshold(
         response=float(np.quantile(responses, 1 - FALSE_ALARMS)),
         span=float(np.nanquantile(stretches, 1 - FALSE_MARKS)),
         source=(
             f"{len(traces)} faithful answers read by {model}: {FALSE_ALARMS:.0%} of them would be flagged, "
-            f"{FALSE_MARKS:.0%} of their tokens marked"
+            f"{FALSE_MARKS:.0%} of their tokens {'and sentences ' if sentences else ''}marked"
         ),
+        sentence=float(np.quantile(sentences, 1 - FALSE_MARKS)) if sentences else None,
     )
 
 
@@ -170,19 +176,18 @@ def _kept(path: Path) -> Threshold | None:
     """Return the threshold kept in a file; ``None`` where there is none or the file is damaged."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        threshold = Threshold(float(record["response"]), float(record["span"]), str(record["source"]))
-    except (OSError, ValueError, TypeError, KeyError):
+        threshold = Threshold(**record)
+    except (OSError, ValueError, TypeError):
         return None
-    return threshold if np.isfinite([threshold.response, threshold.span]).all() else None
+    return threshold if is_threshold(threshold) else None
 
 
 def _keep(path: Path, threshold: Threshold) -> None:
     """Write a measured threshold; a cache that cannot be written costs time, not the result."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        record = {"response": threshold.response, "span": threshold.span, "source": threshold.source}
         with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
-            json.dump(record, file)
+            json.dump(asdict(threshold), file)
         Path(file.name).replace(path)
     except OSError as exc:
         _log.warning("The threshold could not be kept in %s: %s.", path, exc)

@@ -171,6 +171,21 @@ def test_changed_settings_or_input_are_refused(groundscope, clean, tmp_path):
     assert groundscope("score", clean, "-o", out, "--overwrite").exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["v.jsonl", "v.jsonl.partial"])
+def test_an_output_of_an_older_schema_is_not_gone_on_with(groundscope, clean, tmp_path, name):
+    out, side = tmp_path / "v.jsonl", tmp_path / "v.jsonl.run.json"
+    assert groundscope("score", clean, "-o", out).exit_code == 0
+    record = json.loads(side.read_text())
+    del record["settings"]["schema_version"]
+    side.write_text(json.dumps(record))
+    out.rename(tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+    done = groundscope("score", clean, "-o", out)
+    assert done.exit_code == 2 and "schema_version was None, is 2" in done.stderr and "--overwrite" in done.stderr
+    assert (tmp_path / name).read_bytes() == before
+    assert groundscope("score", clean, "-o", out, "--overwrite").exit_code == 0
+
+
 def test_resumed_run_equals_an_unbroken_one(groundscope, data, tmp_path):
     whole = tmp_path / "whole.jsonl"
     groundscope("score", data, "-o", whole)

@@ -18,7 +18,7 @@ def detector(tiny):
 
 
 def test_a_loaded_detector_is_the_one_that_was_saved(detector, tmp_path):
-    detector.threshold_ = Threshold(0.4, 0.6, "a test")
+    detector.threshold_ = Threshold(0.4, 0.6, "a test", 0.2, 0.7, 0.5)
     save_detector(detector, tmp_path / "d", "# card\n")
     assert {path.name for path in (tmp_path / "d").iterdir()} == {CONFIG, ARRAYS, CARD}
     assert len({path.stat().st_mode for path in (tmp_path / "d").iterdir()}) == 1  # whoever reads one reads all
@@ -101,6 +101,8 @@ def test_an_unfitted_detector_is_neither_saved_nor_used(tiny, tmp_path):
         (lambda d: _edit(d, threshold={"response": 0.5, "span": float("inf"), "source": "s"}), "damaged.*Infinity"),
         (lambda d: _edit(d, facts={"beta": float("nan")}), "damaged.*NaN"),
         (lambda d: _edit(d, threshold={"response": 0.5, "span": 1.0, "source": 3}), "damaged.*threshold"),
+        (lambda d: _edit(d, threshold=_line(sentence="x")), "damaged.*threshold"),
+        (lambda d: _edit(d, threshold=_line(response_probability=1.5)), "damaged.*threshold"),
         (lambda d: _edit(d, trained_on="abc"), "damaged.*trained_on"),
         (lambda d: _edit(d, trained_on=[1, None]), "damaged.*trained_on"),
         (lambda d: _edit(d, fingerprint=[]), "damaged.*fingerprint"),
@@ -117,6 +119,10 @@ def test_a_damaged_folder_is_refused(detector, tmp_path, damage, message):
     damage(tmp_path / "d")
     with pytest.raises(InputError, match=message):
         load_detector(tmp_path / "d")
+
+
+def _line(**changes):
+    return {"response": 0.5, "span": 1.0, "source": "s"} | changes
 
 
 def _hold_bfloat16(path):

@@ -32,6 +32,7 @@ from groundscope.outputs.verdicts import (
     replace_text,
     run_state,
 )
+from groundscope.verdict import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from groundscope.example import Example, Label
@@ -236,6 +237,7 @@ class FileRun:
         reading = self.reading
         return {
             "version": __version__,
+            "schema_version": SCHEMA_VERSION,
             "model": reading.model,
             "model_files": _model_files(reading.model),
             "detector": reading.detector,

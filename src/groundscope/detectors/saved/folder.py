@@ -20,9 +20,9 @@ from groundscope._version import __version__
 from groundscope.data.jsonl import file_sha256
 from groundscope.detectors.base import Detector
 from groundscope.detectors.registry import from_name, names
-from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError, is_finite
+from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError
 from groundscope.outputs.places import check_folder_place
-from groundscope.verdict import Threshold
+from groundscope.verdict_parts import Threshold, is_threshold
 
 if TYPE_CHECKING:
     from groundscope.detectors.learned.base import LearnedDetector
@@ -225,9 +225,7 @@ def _origin(config: dict[str, Any]) -> tuple[dict[str, Any], list[str], Threshol
     if not isinstance(seen, list) or not all(isinstance(mark, str) for mark in seen):
         raise ValueError("trained_on")
     threshold = None if given is None else Threshold(**given)
-    if threshold is not None and not (
-        is_finite(threshold.response) and is_finite(threshold.span) and isinstance(threshold.source, str)
-    ):
+    if threshold is not None and not is_threshold(threshold):
         raise ValueError("threshold")
     return fingerprint, seen, threshold
 

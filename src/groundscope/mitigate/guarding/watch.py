@@ -173,10 +173,19 @@ def _without(verdict: Verdict, hidden: Sequence[tuple[int, int]]) -> Verdict:
     def shown(items: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(dataclasses.replace(item, text=text[item.start : item.end]) for item in items)
 
+    def without_quotes(items: Sequence[Any]) -> tuple[Any, ...]:
+        # Reasons quote the text, and overlap with a passage tells of it.
+        return tuple(
+            dataclasses.replace(item, reasons=(), nearest=None)
+            if any(start < item.end and item.start < end for start, end in hidden)
+            else item
+            for item in shown(items)
+        )
+
     return dataclasses.replace(
         verdict,
         response=text,
         tokens=shown(verdict.tokens),
-        spans=shown(verdict.spans),
-        sentences=shown(verdict.sentences),
+        spans=without_quotes(verdict.spans),
+        sentences=without_quotes(verdict.sentences),
     )
