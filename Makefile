@@ -40,10 +40,11 @@ test: model  ## Run the tests that take seconds
 test-all: model  ## Run all tests
 	$(PYTEST)
 
-lint: $(STAMP)  ## Check style and types
+lint: $(STAMP)  ## Check style, types and the direction of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(STAMP)  ## Apply the style
 	$(BIN)/ruff check --fix
@@ -56,5 +57,5 @@ docs: $(STAMP)  ## Write the generated pages of docs/ anew
 	GROUNDSCOPE_UPDATE_DOCS=1 $(PYTEST) tests/trace/test_family_table.py
 
 clean:  ## Remove what the targets above made, apart from the model cache
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis report.html
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .import_linter_cache .ruff_cache .hypothesis report.html
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector, describe
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.errors import ContextTooLongError, GroundscopeError, InputError, UnsupportedModelError
 from groundscope.example import Example
+from groundscope.lm.chunking import attach_chunks
 from groundscope.lm.language_model import LanguageModel
-from groundscope.lm.prompt.chunking import attach_chunks
 from groundscope.lm.prompt.layout import Layout
 from groundscope.lm.prompt.render import LongContext, resolve_layouts
 from groundscope.lm.prompt.template import PromptTemplate

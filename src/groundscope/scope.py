@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from groundscope.assembly import Assembler
 from groundscope.detectors.base import Detector, check_detector, describe
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.saved.folder import resolve_detector
 from groundscope.detectors.thresholds import reference_threshold
+from groundscope.doors import open_door
 from groundscope.errors import (
     GroundscopeError,
     InputError,
@@ -32,7 +33,7 @@ from groundscope.verdict import Threshold, Verdict
 if TYPE_CHECKING:
     import torch
 
-    from groundscope.mitigate.writing.answer import Generation
+    from groundscope.mitigate.answering.answer import Generation
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_DETECTOR = "contrast"
@@ -278,7 +279,7 @@ class Scope:
             on_text: Is given the answer's pieces as soon as they are certain to stay.
             on_draft: Is given a verdict on what is written so far, whenever some words have come; only where the
                 detector's signals can be had while the model writes.
-            **options: See :class:`groundscope.mitigate.writing.answer.Writing`.
+            **options: See :class:`groundscope.mitigate.answering.options.Writing`.
 
         Returns:
             Text, verdict and the log of decisions. The same seed gives the same text.
@@ -287,10 +288,10 @@ class Scope:
             InputError: If an argument is not usable, or the detector reads what cannot be had while it guides.
             ContextTooLongError: If passages and budget do not fit the model.
         """
-        from groundscope.mitigate.writing.answer import Writer, Writing
-
-        writer = Writer(self.reader, self.detector, lambda: self.threshold)
-        return writer.write(question, passages, Writing.of(strategy, options), on_text, on_draft)
+        generation: Generation = open_door("Scope.generate")(
+            self.reader, self.detector, lambda: self.threshold, question, passages, strategy, on_text, on_draft, options
+        )
+        return generation
 
     def _score_block(self, items: Sequence[Example | _BadRecord], others: Sequence[Example]) -> list[Verdict]:
         assembler = Assembler(self.detector, self.lm.name)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from groundscope.doors import open_door
 from groundscope.errors import InputError, check_choice, is_finite, is_share
 from groundscope.verdict_parts import (
     Evidence,
@@ -175,19 +176,16 @@ class Verdict:
 
     def to_html(self) -> str:
         """Return one self-contained HTML page that highlights the unsupported spans."""
-        from groundscope.report.verdict.html import render_page
-
-        return render_page([self])
+        page: str = open_door("Verdict.to_html")([self])
+        return page
 
     def _repr_html_(self) -> str:
-        from groundscope.report.verdict.html import notebook_frame
-
-        return notebook_frame(self)
+        frame: str = open_door("Verdict._repr_html_")(self)
+        return frame
 
     def __str__(self) -> str:
-        from groundscope.report.verdict.terminal import format_verdict
-
-        return format_verdict(self)
+        text: str = open_door("Verdict.__str__")(self)
+        return text
 
 
 def _explained(item: Mapping[str, Any]) -> dict[str, Any]:

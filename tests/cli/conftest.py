@@ -21,7 +21,7 @@ def embedded_scope():
 @pytest.fixture(scope="session")
 def scopes(embedded_scope):
     """What has been loaded, by settings."""
-    from groundscope.cli.answers.score import Reading
+    from groundscope.cli.answers.reading import Reading
 
     return {Reading(DEFAULT_MODEL, "contrast", None, None, "auto", None, "refuse", 8, 0): embedded_scope}
 
@@ -29,7 +29,7 @@ def scopes(embedded_scope):
 @pytest.fixture
 def groundscope(scopes, monkeypatch):
     """Run the command line in this process; no model is loaded twice with the same settings."""
-    from groundscope.cli.answers.score import Reading
+    from groundscope.cli.answers.reading import Reading
     from groundscope.cli.main import app
 
     load = Reading.load

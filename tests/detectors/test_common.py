@@ -10,7 +10,7 @@ from common_checks import CHECKS
 from learned_checks import LEARNED_CHECKS
 
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.registry import class_of, from_name, names
 from groundscope.detectors.untrained.lumina import Lumina
 

@@ -11,7 +11,7 @@ from tiny_model import build_tiny_llama, build_tiny_tokenizer
 
 import groundscope as gs
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.example import Example, Label
 from groundscope.trace.engine import trace_each
 from groundscope.trace.signals import SIGNALS

@@ -13,7 +13,7 @@ import safetensors.numpy
 from bench import Bench
 from common_checks import assert_same, scores_of
 
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.learn.labels import ALL_KINDS, response_label
 from groundscope.trace.traced import TracedExample

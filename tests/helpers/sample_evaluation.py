@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from groundscope.evaluate.metrics.bootstrap import Estimate
-from groundscope.evaluate.protocol.units import Lines
 from groundscope.evaluate.results.results import (
     Anatomy,
     Comparison,
@@ -11,6 +10,7 @@ from groundscope.evaluate.results.results import (
     CrossTable,
     Evaluation,
     Figure,
+    Lines,
     Macro,
     Measured,
     Row,

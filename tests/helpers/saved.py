@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import groundscope as gs
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.registry import from_name
 from groundscope.reading import Reader
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from groundscope import Example
 from groundscope.data.contrast import draw_contrast
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.example import Label
 from groundscope.learn.labels import response_label, token_labels
 from groundscope.trace.traced import TracedExample

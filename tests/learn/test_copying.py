@@ -9,7 +9,7 @@ import torch
 import groundscope as gs
 from groundscope.errors import GroundscopeError, InputError, UnsupportedModelError
 from groundscope.learn.copying import CopyingScores, copying_heads, copying_scores
-from groundscope.lm.anatomy.circuits import head_weights
+from groundscope.lm.circuits import head_weights
 from reference import VOCAB, families
 
 

@@ -10,8 +10,8 @@ import torch
 
 import groundscope as gs
 from groundscope.lm.anatomy.blocks import in_this_thread, inspect_model, watch_input
-from groundscope.lm.anatomy.circuits import head_weights
 from groundscope.lm.anatomy.interface import AttentionTap
+from groundscope.lm.circuits import head_weights
 from reference import VOCAB, families
 
 NAMES = ["llama", "gemma2", "gpt2", "phi", "olmo2"]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from groundscope.errors import InputError, check_choice, is_finite
-from groundscope.lm.anatomy.feed_forward import check_layers, editing_feed_forward
 from groundscope.lm.anatomy.interface import AttentionCall, editing, hide
+from groundscope.lm.feed_forward import check_layers, editing_feed_forward
 from groundscope.lm.language_model import LanguageModel
 
 Rows = Literal["response", "all"]

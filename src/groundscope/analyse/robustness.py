@@ -15,7 +15,7 @@ import numpy as np
 from groundscope.analyse.context import drop_sentences, inject_sentences
 from groundscope.data.contrast import draw_contrasts
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.errors import GroundscopeError, InputError, check_choice
 from groundscope.evaluate.metrics.binary import Curve
 from groundscope.evaluate.metrics.bootstrap import Difference, Estimate, Resampler

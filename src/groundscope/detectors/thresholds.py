@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from groundscope.data.contrast import draw_contrasts
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.errors import GroundscopeError, PrerequisiteError
 from groundscope.example import Example
 from groundscope.lm.loading.cache import cache_dir

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from groundscope.errors import InputError, UnsupportedModelError, check_count
-from groundscope.lm.anatomy.circuits import HeadWeights, head_weights
+from groundscope.lm.circuits import HeadWeights, head_weights
 from groundscope.lm.language_model import LanguageModel
 
 # Bytes of one block of rows x vocabulary.
@@ -81,7 +81,7 @@ def copying_scores(lm: LanguageModel, *, rows: int | None = 1024, seed: int = 0)
     paper's formula. Of weights in half precision, biases cost the matrices some digits.
 
     Args:
-        lm: The model; its weights are read by :func:`groundscope.lm.anatomy.circuits.head_weights`.
+        lm: The model; its weights are read by :func:`groundscope.lm.circuits.head_weights`.
         rows: Rows of M to look at, drawn at random and the same for all heads, or ``None`` for all. Each row costs
             heads x vocabulary x head width multiplications: a sample of 1,024 takes about a minute on one core for
             270 heads and 49,152 words, all rows take hours. Counts of outliers depend on the draw: there, two

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 from torch import Tensor, nn
 
+from groundscope.doors import open_door
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.lm.anatomy.blocks import Anatomy, inspect_model
 from groundscope.lm.anatomy.interface import AttentionTap
@@ -159,12 +160,8 @@ class LanguageModel:
             LayoutError: If a layout lacks what a signal needs, or is too long.
             NonFiniteError: If the model produces NaN or infinity.
         """
-        # The engine stands to the right of this layer; this method is only the door to it.
-        from groundscope.trace.engine import check_layouts, trace_layouts
-
-        if isinstance(layouts, Layout):
-            return trace_layouts(self, [layouts], signals, **options)[0]
-        return trace_layouts(self, check_layouts(layouts), signals, **options)
+        traces: Trace | list[Trace] = open_door("LanguageModel.trace")(self, layouts, signals, **options)
+        return traces
 
     def input_embeddings(self) -> Tensor:
         """Return the (vocabulary, channel) input embedding matrix."""

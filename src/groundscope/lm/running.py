@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from groundscope.errors import ContextTooLongError, InputError, LayoutError
-from groundscope.lm.prefix import behind
+from groundscope.lm.anatomy.prefix import behind
 from groundscope.lm.prompt.layout import Ids
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -88,6 +88,15 @@ def trace_layouts(
             raise result
         traces.append(result)
     return traces
+
+
+def trace_one_or_many(
+    lm: LanguageModel, layouts: Layout | Iterable[Layout], signals: Sequence[str], **options: Any
+) -> Trace | list[Trace]:
+    """What is behind :meth:`groundscope.lm.language_model.LanguageModel.trace`."""
+    if isinstance(layouts, Layout):
+        return trace_layouts(lm, [layouts], signals, **options)[0]
+    return trace_layouts(lm, check_layouts(layouts), signals, **options)
 
 
 def trace_each(

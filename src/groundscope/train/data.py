@@ -275,7 +275,7 @@ def _check_chunks(store: TraceStore, detector: Detector) -> None:
 
 def _check_model(store: TraceStore, detector: Detector) -> None:
     """Refuse parameters that ask for more than the store's model has; a reader does so for a file."""
-    from groundscope.detectors.learned.base import LearnedDetector
+    from groundscope.detectors.learnable import LearnedDetector
 
     made_by = store.fingerprint
     if isinstance(detector, LearnedDetector) and not detector.is_fitted and made_by.get("attention_layers"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from groundscope.detectors.base import describe
-from groundscope.detectors.learned.base import (
+from groundscope.detectors.learnable import (
     LearnedDetector,
     check_disjoint,
     check_distinct,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.learned.windowed import WindowedProbe
 from groundscope.errors import InputError, MismatchError, check_choice, is_finite
 from groundscope.evaluate.protocol.splits import sources

@@ -60,7 +60,7 @@ def test_abstaining_shows_the_refusal_alone(groundscope):
     ],
 )
 def test_wrong_use_is_refused_before_a_model_is_loaded(arguments, said, monkeypatch):
-    from groundscope.cli.answers.score import Reading
+    from groundscope.cli.answers.reading import Reading
 
     monkeypatch.setattr(Reading, "load", lambda self: pytest.fail("a model was loaded"))
     done = CliRunner().invoke(app, ["generate", *arguments])

@@ -5,7 +5,7 @@ import pytest
 from saved import fitted
 
 import groundscope as gs
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.registry import from_name
 from groundscope.detectors.saved.folder import ARRAYS, CARD, CONFIG, load_detector, resolve_detector, save_detector
 from groundscope.errors import InputError, MismatchError, PrerequisiteError, UnknownNameError

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from groundscope.detectors.learned.base import check_disjoint
+from groundscope.detectors.learnable import check_disjoint
 from groundscope.errors import InputError
 from groundscope.evaluate.protocol.splits import by_record, by_shares, carve, folds, sources
 from groundscope.learn.labels import response_label

@@ -11,8 +11,8 @@ import pytest
 
 from groundscope.errors import PrerequisiteError
 from groundscope.example import Example
+from groundscope.lm.chunking import attach_chunks
 from groundscope.lm.companions.embedding import Embedder
-from groundscope.lm.prompt.chunking import attach_chunks
 from groundscope.text.chunks import ChunkConfig
 
 

@@ -10,7 +10,7 @@ import torch
 
 import groundscope as gs
 import reference
-from groundscope.lm.prompt.chunking import Chunks
+from groundscope.lm.prompt.chunks import Chunks
 from groundscope.trace.signals.chunks import chunks_of, most_attended, pooled_attention
 from reference import families
 from reference.model_pass import OnlyFloat64

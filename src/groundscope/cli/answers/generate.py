@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from groundscope.cli.answers.score import Reading
+from groundscope.cli.answers.reading import Reading
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
 from groundscope.cli.options import DeviceOption, DtypeOption, TemplateOption
 from groundscope.errors import InputError
 from groundscope.lm.loading.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from groundscope.mitigate.writing.answer import Generation
+    from groundscope.mitigate.answering.answer import Generation
 
 
 def generate(
@@ -115,7 +115,7 @@ def generate(
 
 def _check(strategy: str, options: dict[str, Any]) -> None:
     """Refuse options before a model is loaded."""
-    from groundscope.mitigate.writing.answer import Writing
+    from groundscope.mitigate.answering.options import Writing
 
     Writing.of(strategy, options)
 

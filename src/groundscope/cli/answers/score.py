@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from groundscope.cli.answers.reading import ContrastSource, Format, Reading, json_line
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
 from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
-from groundscope.cli.permanent import permanent
 from groundscope.errors import InputError
 from groundscope.lm.loading.catalog import DEFAULT_MODEL
 from groundscope.outputs.verdicts import check_place, replace_text
 
 if TYPE_CHECKING:
-    from groundscope.scope import Scope
     from groundscope.verdict import Verdict
 
-Format = Literal["text", "json", "html"]
-ContrastSource = Literal["auto", "pool", "examples"]
 _SUFFIXES: dict[str, Format] = {".html": "html", ".htm": "html", ".txt": "text"}
 EPILOG = (
     "Exit codes. 0: done. 1: flagged as unsupported (one example; a file only with --fail-on-flagged; never "
@@ -29,43 +24,6 @@ EPILOG = (
     "scored; in a file, answers that claim nothing (empty, or declining) are no fault. 70: a fault of groundscope's "
     "own, with a traceback. 130: interrupted. 141: the reader of the output went away."
 )
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How responses are read: everything that Scope.from_pretrained takes."""
-
-    model: str
-    detector: str
-    threshold: float | None
-    device: str | None
-    dtype: str
-    template: Path | None
-    long_context: str
-    batch_size: int
-    seed: int
-    span_threshold: float | None = None
-    contrast: ContrastSource = "auto"
-
-    @permanent()
-    def load(self) -> Scope:
-        """Load the model and the detector; this is where torch is imported."""
-        from groundscope.lm.prompt.template import PromptTemplate
-        from groundscope.scope import Scope
-
-        return Scope.from_pretrained(
-            self.model,
-            detector=self.detector,
-            threshold=self.threshold,
-            span_threshold=self.span_threshold,
-            dtype=None if self.dtype == "auto" else self.dtype,
-            device=self.device,
-            template=None if self.template is None else PromptTemplate.from_file(self.template),
-            long_context=self.long_context,
-            contrast=self.contrast,
-            batch_size=self.batch_size,
-            seed=self.seed,
-        )
 
 
 def score(
@@ -156,11 +114,6 @@ def score(
     verdict = reading.load().score(question=question or "", passages=texts, response=answer)
     _show(verdict, wanted, output, include_context)
     raise typer.Exit(_exit_code(verdict, fail_on_flagged is not False))
-
-
-def json_line(verdict: Verdict, include_context: bool) -> str:
-    """Return the verdict as one line of JSON."""
-    return json.dumps(verdict.to_dict(include_context), ensure_ascii=False, allow_nan=False)
 
 
 def _format(given: Format | None, output: Path | None) -> Format:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from groundscope._version import __version__
-from groundscope.cli.answers.score import Format, Reading, json_line
+from groundscope.cli.answers.reading import Format, Reading, json_line
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, note, standard_input
 from groundscope.data.checking.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records

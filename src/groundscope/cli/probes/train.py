@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,9 +11,9 @@ import typer
 
 from groundscope.cli.console import note
 from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, TemplateOption
+from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
-    from groundscope.example import Example
     from groundscope.train.data import ReadingOptions
     from groundscope.train.fitting import Training
 
@@ -89,7 +88,7 @@ def train(
         found = []
         parts: list[PreparedData] = prepared[what]
         for path, part in zip(given[what], parts, strict=True):
-            result = part.read([made], progress=progress)
+            result = part.read([made], progress=shown)
             note(f"{what}: {path}: {result}")
             found += result.traced
         return found
@@ -119,13 +118,6 @@ def candidates_from_weights(options: ReadingOptions, data: Path, count: int) -> 
         raise InputError(f"--copying-heads must be at most {heads}, the heads of {lm.name}. Got {count} instead.")
     note(f"looking for the {count} heads of {lm.name} that copy most")
     return copying_heads(lm, count)
-
-
-def progress(examples: Iterable[Example], total: int) -> Iterator[Example]:
-    """Show how far the reading is."""
-    from groundscope.train.progress import shown
-
-    return shown(examples, total)
 
 
 def _show(training: Training, output: Path, form: str) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from groundscope.cli.console import note
 from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
-from groundscope.cli.probes.train import progress
+from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
     from groundscope.train.transfer import Transfer
@@ -77,7 +77,7 @@ def transfer(
         return prepare_data(path, [old], replace(options, model=model), limit=limit, only_labelled=labelled)
 
     def opened(path: Path, given: PreparedData) -> list[Any]:
-        found = given.read([old], progress=progress)
+        found = given.read([old], progress=shown)
         note(f"{path}, {given.options.model or 'as stored'}: {found}")
         return found.traced
 

@@ -10,7 +10,7 @@ import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
 from groundscope.cli.options import DeviceOption, DtypeOption, LimitOption, TemplateOption
-from groundscope.cli.probes.train import progress
+from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
     from groundscope.detectors.base import Detector
@@ -99,7 +99,7 @@ def analyse(
         intervention=InterventionOptions(rows=rows, draws=draws, match=match, resamples=resamples, seed=seed),
     )
     options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
-    found = run(data, plan, options, progress=progress)
+    found = run(data, plan, options, progress=shown)
     text = markdown(found)
     record = json.dumps(found.to_dict(), ensure_ascii=False, indent=2, allow_nan=False)
     try:

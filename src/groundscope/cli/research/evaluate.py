@@ -11,6 +11,7 @@ import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
 from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, TemplateOption
+from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
     from groundscope.detectors.base import Detector
@@ -102,12 +103,11 @@ def evaluate(
         return found
 
     def opened(paths: list[Path], parts: list[PreparedData], what: str) -> list[Any]:
-        from groundscope.cli.probes.train import progress
 
         nonlocal incomplete
         found: list[Any] = []
         for path, part in zip(paths, parts, strict=True):
-            result = part.read(list(chosen.values()), progress=progress)
+            result = part.read(list(chosen.values()), progress=shown)
             keep(result.detectors)
             note(f"{what}: {path}: {result}")
             incomplete |= bool(result.bad) or any(item.outcome in ("too_long", "failed") for item in result.unread)

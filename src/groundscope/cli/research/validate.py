@@ -11,7 +11,7 @@ import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
 from groundscope.cli.options import DeviceOption, DtypeOption, LimitOption, TemplateOption
-from groundscope.cli.probes.train import progress
+from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
     from groundscope.evaluate.hypotheses.inference import TokenComparison
@@ -96,7 +96,7 @@ def validate(
         batch_size=batch_size,
         seed=seed,
     )
-    found = [run(reader.lm, examples, quantity, options, progress=progress) for quantity in quantities]
+    found = [run(reader.lm, examples, quantity, options, progress=shown) for quantity in quantities]
     record = json.dumps([item.to_dict() for item in found], ensure_ascii=False, indent=2, allow_nan=False)
     if output is not None:
         replace_text(output, record + "\n")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from groundscope.detectors.base import Scores
-from groundscope.detectors.learned.base import Arrays, LearnedDetector
+from groundscope.detectors.learnable import Arrays, LearnedDetector
 from groundscope.detectors.learned.windowed import WindowedProbe, check_units
 from groundscope.errors import InputError, check_count
 from groundscope.learn.labels import response_label

@@ -85,7 +85,7 @@ class LookbackLens(WindowedProbe):
         (``None``) is not compared.
 
         Raises:
-            MismatchError: See :meth:`groundscope.detectors.learned.base.LearnedDetector.check_reader`.
+            MismatchError: See :meth:`groundscope.detectors.learnable.LearnedDetector.check_reader`.
         """
         open_ = {name for name, value in self.fingerprint_.items() if value is None}
         super().check_reader({name: value for name, value in fingerprint.items() if name not in open_})

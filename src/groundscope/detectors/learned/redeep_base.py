@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.detectors.base import Scores
-from groundscope.detectors.learned.base import Arrays, LearnedDetector
+from groundscope.detectors.learnable import Arrays, LearnedDetector
 from groundscope.errors import InputError, check_choice, check_count, is_finite
 from groundscope.learn.balance import Balance, Grid, Ranking, Reduction, Side, Units, Variant, Weighting
 from groundscope.learn.labels import Labels, check_both_classes, has_token_labels, response_label

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.special import expit, logit
 
 from groundscope.detectors.base import Detector, Scores
-from groundscope.detectors.learned.base import Arrays, LearnedDetector
+from groundscope.detectors.learnable import Arrays, LearnedDetector
 from groundscope.errors import InputError, check_choice, check_count
 from groundscope.learn.labels import ALL_KINDS, FINE_KINDS, check_both_classes, response_label, token_labels
 from groundscope.learn.probe import LinearProbe

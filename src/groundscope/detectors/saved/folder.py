@@ -12,20 +12,18 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from groundscope._version import __version__
 from groundscope.data.jsonl import file_sha256
 from groundscope.detectors.base import Detector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.registry import from_name, names
 from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError
 from groundscope.outputs.places import check_folder_place
 from groundscope.verdict_parts import Threshold, is_threshold
-
-if TYPE_CHECKING:
-    from groundscope.detectors.learned.base import LearnedDetector
 
 CONFIG, ARRAYS, CARD = "detector.json", "detector.safetensors", "README.md"
 _FORMAT = 1
@@ -173,8 +171,6 @@ def load_detector(source: str | Path) -> LearnedDetector:
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
-
-    from groundscope.detectors.learned.base import LearnedDetector
 
     folder = Path(source) if Path(source).exists() else _from_hub(str(source))
     try:

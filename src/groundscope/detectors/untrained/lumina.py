@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.detectors.base import Scores, check_share
-from groundscope.detectors.learned.base import Arrays, LearnedDetector
+from groundscope.detectors.learnable import Arrays, LearnedDetector
 from groundscope.errors import InputError, PrerequisiteError, check_choice, check_count
 from groundscope.learn.calibration import CALIBRATIONS, Calibration, CalibrationName
 from groundscope.trace.signals.forms import Kernel, MmdForm, check_form

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned.base import check_disjoint
+from groundscope.detectors.learnable import check_disjoint
 from groundscope.errors import is_finite
 from groundscope.evaluate.metrics.binary import Floats
 from groundscope.evaluate.protocol.scoring import Candidate, DetectorCandidate, ExampleScore, Scores, reason, score_all
 from groundscope.evaluate.protocol.splits import Split
 from groundscope.evaluate.protocol.thresholds import Objective
-from groundscope.evaluate.protocol.units import Lines, Truth, choose_lines
+from groundscope.evaluate.protocol.units import Truth, choose_lines
+from groundscope.evaluate.results.results import Lines
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from groundscope.detectors.base import Detector
-from groundscope.detectors.learned.base import check_disjoint, check_distinct
+from groundscope.detectors.learnable import check_disjoint, check_distinct
 from groundscope.errors import InputError, check_choice
 from groundscope.evaluate.protocol.scoring import candidates
 from groundscope.evaluate.protocol.splits import (

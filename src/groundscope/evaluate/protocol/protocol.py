@@ -13,10 +13,10 @@ from groundscope._version import __version__
 from groundscope.detectors.base import Detector
 from groundscope.errors import InputError
 from groundscope.evaluate.metrics.bootstrap import Resampler
-from groundscope.evaluate.metrics.figures import anatomy, figure
 from groundscope.evaluate.protocol.controls import controls
 from groundscope.evaluate.protocol.cross_task import cross_tables
 from groundscope.evaluate.protocol.crossfit import Scored, cross_fit
+from groundscope.evaluate.protocol.figures import anatomy, figure
 from groundscope.evaluate.protocol.measure import Meter
 from groundscope.evaluate.protocol.planning import plan_splits
 from groundscope.evaluate.protocol.scoring import Candidate, candidates

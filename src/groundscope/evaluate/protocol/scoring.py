@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from groundscope.detectors.base import Detector, describe
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, is_finite
 from groundscope.evaluate.metrics.binary import Floats
 from groundscope.learn.windows import window_ranges

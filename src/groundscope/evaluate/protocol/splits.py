@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.detectors.base import check_share
-from groundscope.detectors.learned.base import check_disjoint
+from groundscope.detectors.learnable import check_disjoint
 from groundscope.errors import InputError, check_count
 from groundscope.example import Example
 from groundscope.learn.labels import response_label

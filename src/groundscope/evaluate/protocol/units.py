@@ -13,6 +13,7 @@ from groundscope.evaluate.metrics.binary import Floats, Labels
 from groundscope.evaluate.metrics.spans import character_counts
 from groundscope.evaluate.protocol.scoring import WINDOW, ExampleScore
 from groundscope.evaluate.protocol.thresholds import Objective, choose_threshold
+from groundscope.evaluate.results.results import Lines
 from groundscope.learn.labels import FINE_KINDS, kind_of, response_label, token_labels
 from groundscope.learn.windows import window_labels, window_means, window_ranges
 from groundscope.text.spans import find_spans
@@ -20,25 +21,6 @@ from groundscope.text.words import word_spans
 from groundscope.trace.traced import Traced, TracedExample
 
 LEVELS = ("token", "window", "span", "response")
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Thresholds of one fold, chosen on its dev part; ``None`` where dev does not allow a choice.
-
-    Attributes:
-        token: Of token scores.
-        window: Of the mean token score of windows of eight.
-        span: Of stretches, before spans are cut.
-        response: Of response scores.
-        unmet: Levels at which no threshold met the objective on dev, so that nothing is flagged.
-    """
-
-    token: float | None = None
-    window: float | None = None
-    span: float | None = None
-    response: float | None = None
-    unmet: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

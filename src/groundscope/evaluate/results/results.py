@@ -8,11 +8,29 @@ from typing import Any
 
 from groundscope.errors import InputError
 from groundscope.evaluate.metrics.bootstrap import Estimate
-from groundscope.evaluate.protocol.units import Lines
 from groundscope.evaluate.results.records import read_record
 
 FORMAT = 1
 POOLED = "pooled"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Thresholds of one fold, chosen on its dev part; ``None`` where dev does not allow a choice.
+
+    Attributes:
+        token: Of token scores.
+        window: Of the mean token score of windows of eight.
+        span: Of stretches, before spans are cut.
+        response: Of response scores.
+        unmet: Levels at which no threshold met the objective on dev, so that nothing is flagged.
+    """
+
+    token: float | None = None
+    window: float | None = None
+    span: float | None = None
+    response: float | None = None
+    unmet: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

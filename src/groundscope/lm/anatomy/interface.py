@@ -22,7 +22,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from groundscope.lm.prefix import prefix_of
+from groundscope.lm.anatomy.prefix import prefix_of
 
 IMPLEMENTATION = "groundscope"
 # Rows of recomputed attention held at once when a layer's output must come from them.

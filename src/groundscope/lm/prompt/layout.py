@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.errors import LayoutError
-from groundscope.lm.prompt.chunking import Chunks
+from groundscope.lm.prompt.chunks import Chunks
 from groundscope.lm.prompt.offsets import Offsets
 
 Ids = npt.NDArray[np.int64]

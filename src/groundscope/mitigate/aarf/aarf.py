@@ -23,7 +23,7 @@ from torch import Tensor
 from groundscope.detectors.learned.redeep import ReDeEPToken
 from groundscope.errors import InputError, NonFiniteError, check_choice, is_finite
 from groundscope.learn.balance import Balance, Side
-from groundscope.lm.anatomy.feed_forward import check_layers
+from groundscope.lm.feed_forward import check_layers
 from groundscope.mitigate.aarf.last_row import changed_last_row
 from groundscope.mitigate.writing.generate import Steps, Token, generate
 from groundscope.mitigate.writing.sampler import Draws, Sampler

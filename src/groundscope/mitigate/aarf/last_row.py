@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from groundscope.lm.anatomy.feed_forward import editing_feed_forward
 from groundscope.lm.anatomy.interface import AttentionCall, editing
+from groundscope.lm.feed_forward import editing_feed_forward
 
 if TYPE_CHECKING:
     from groundscope.lm.language_model import LanguageModel

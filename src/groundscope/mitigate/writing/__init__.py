@@ -1,1 +1,1 @@
-"""Writing an answer: sampled, guided, the best of several, abstaining."""
+"""A text token by token: sampled, guided by a detector, the best of several, with a log of what decided."""

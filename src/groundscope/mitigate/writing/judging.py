@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from groundscope.detectors.base import Detector, check_detector, describe
-from groundscope.detectors.learned.base import LearnedDetector
+from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.learned.windowed import WindowedProbe
 from groundscope.errors import GroundscopeError, InputError, is_finite
 from groundscope.mitigate.writing.session import Session

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from groundscope.lm.anatomy.interface import AttentionCall, attention_logits, hide, log_total, softmax, weighted_values
-from groundscope.lm.prompt.chunking import Chunks
+from groundscope.lm.prompt.chunks import Chunks
 from groundscope.trace.divergence import divergence
 from groundscope.trace.scratch import Scratch
 from groundscope.trace.selection import largest

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from groundscope.lm.prompt.chunking import Chunks
+from groundscope.lm.prompt.chunks import Chunks
 from groundscope.lm.prompt.layout import Layout
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from groundscope.detectors.base import Detector
+from groundscope.doors import open_door
 from groundscope.errors import InputError, MismatchError, PrerequisiteError
 from groundscope.example import Example
 from groundscope.learn.labels import ALL_KINDS, check_both_classes, check_kinds, response_label
@@ -141,9 +142,8 @@ class LearnedDetector(Detector):
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write it to a folder; see :func:`groundscope.detectors.saved.folder.save_detector`."""
-        from groundscope.detectors.saved.folder import save_detector
-
-        return save_detector(self, folder)
+        written: Path = open_door("LearnedDetector.save_pretrained")(self, folder)
+        return written
 
     @classmethod
     def from_pretrained(cls, source: str | Path) -> Self:
@@ -152,18 +152,15 @@ class LearnedDetector(Detector):
         Raises:
             InputError: If what is there is of another method.
         """
-        from groundscope.detectors.saved.folder import load_detector
-
-        detector = load_detector(source)
+        detector: LearnedDetector = open_door("LearnedDetector.from_pretrained")(source)
         if not isinstance(detector, cls):
             raise InputError(f"{str(source)!r} holds a {type(detector).__name__}, no {cls.__name__}.")
         return detector
 
     def push_to_hub(self, repository: str, *, private: bool = False) -> str:
         """Upload it; see :func:`groundscope.detectors.saved.folder.push_detector`."""
-        from groundscope.detectors.saved.folder import push_detector
-
-        return push_detector(self, repository, private=private)
+        address: str = open_door("LearnedDetector.push_to_hub")(self, repository, private=private)
+        return address
 
     def score(self, data: Traced) -> float:
         """Return the AUROC of response scores on labelled examples, in [0, 1].

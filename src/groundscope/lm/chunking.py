@@ -1,70 +1,21 @@
-"""Chunks of a layout: stretches of passages and response as tokens, and how similar their texts are."""
+"""Cutting the passages and the response of a layout into chunks, and comparing these by an embedding model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from groundscope.errors import LayoutError
+from groundscope.example import Example
+from groundscope.lm.companions.embedding import Embedder
+from groundscope.lm.language_model import LanguageModel
+from groundscope.lm.prompt.chunks import Chunks, Range
+from groundscope.lm.prompt.layout import Layout
 from groundscope.lm.prompt.offsets import Offsets
 from groundscope.text.chunks import ChunkConfig, split_chunks
-
-if TYPE_CHECKING:
-    from groundscope.example import Example
-    from groundscope.lm.language_model import LanguageModel
-    from groundscope.lm.prompt.layout import Layout
-
-Range = tuple[int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class Chunks:
-    """Stretches of the passages and of the response.
-
-    Attributes:
-        passages: Token ranges in the prompt, in order; neighbours may overlap.
-        response: Token ranges of the response; together they are all of it, and none overlaps.
-        similarity: (response chunk, passage chunk) similarity of the texts; ``None`` to compare what the reading
-            model made of them.
-    """
-
-    passages: tuple[Range, ...]
-    response: tuple[Range, ...]
-    similarity: npt.NDArray[np.float32] | None = None
-
-    def check(self, prompt: int, response: int) -> None:
-        """Refuse chunks that do not fit a prompt and a response of so many tokens.
-
-        Raises:
-            LayoutError: If they do not.
-        """
-        if any(not 0 <= start < end <= prompt for start, end in self.passages):
-            raise LayoutError(
-                f"Passage chunks must be non-empty token ranges inside the prompt (length {prompt}). "
-                f"Got {list(self.passages)} instead."
-            )
-        borders = [0, *(end for _, end in self.response)]
-        whole = borders[-1] == response and all(
-            start == before < end for (start, end), before in zip(self.response, borders, strict=False)
-        )
-        if not whole:
-            raise LayoutError(
-                f"Response chunks must be token ranges that cut the response (length {response}) into pieces. "
-                f"Got {list(self.response)} instead."
-            )
-        shape = (len(self.response), len(self.passages))
-        if self.similarity is not None and (
-            np.shape(self.similarity) != shape or not np.isfinite(self.similarity).all()
-        ):
-            raise LayoutError(
-                f"The similarity of chunks must be a finite array of shape {shape}. "
-                f"Got shape {np.shape(self.similarity)} instead."
-            )
 
 
 def attach_chunks(lm: LanguageModel, example: Example, layouts: Sequence[Layout], config: ChunkConfig) -> list[Layout]:
@@ -109,8 +60,6 @@ def _chunks_of(lm: LanguageModel, example: Example, layout: Layout, config: Chun
     response, pieces = _partition(layout.response_offsets, pieces)
     similarity = None
     if config.embedder is not None:
-        from groundscope.lm.companions.embedding import Embedder
-
         embedder = Embedder.load(config.embedder, str(lm.device))
         response_texts = [layout.response[start:end] for start, end in pieces]
         vectors = embedder.embed([*response_texts, *passage_texts])

@@ -9,8 +9,8 @@ import pytest
 
 import groundscope as gs
 from groundscope.errors import ContextTooLongError, InputError, UnknownNameError
-from groundscope.mitigate.writing.abstain import REFUSAL
-from groundscope.mitigate.writing.answer import STRATEGIES, Writing
+from groundscope.mitigate.answering.abstain import REFUSAL
+from groundscope.mitigate.answering.options import STRATEGIES, Writing
 from groundscope.mitigate.writing.decisions import DecisionLog, replay
 from groundscope.mitigate.writing.generate import generate
 from groundscope.mitigate.writing.sampler import Sampler

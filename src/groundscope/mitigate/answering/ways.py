@@ -1,16 +1,17 @@
-"""The ways to write an answer that :class:`groundscope.mitigate.writing.answer.Writing` names."""
+"""The ways to write an answer that :class:`groundscope.mitigate.answering.options.Writing` names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from groundscope.detectors.base import Detector
 from groundscope.detectors.learned.redeep import ReDeEPToken
 from groundscope.errors import InputError
 from groundscope.mitigate.aarf.aarf import PRESETS, aarf
 from groundscope.mitigate.aarf.aarf import SIGNALS as AARF_SIGNALS
+from groundscope.mitigate.answering.options import Writing
 from groundscope.mitigate.writing.best_of_n import Judge, best_of_n, candidate_of
 from groundscope.mitigate.writing.decisions import Decision, DecisionLog
 from groundscope.mitigate.writing.generate import end_at_budget, generate
@@ -18,9 +19,6 @@ from groundscope.mitigate.writing.guided import guided
 from groundscope.mitigate.writing.judging import online_signals
 from groundscope.mitigate.writing.session import Session
 from groundscope.verdict import Verdict
-
-if TYPE_CHECKING:
-    from groundscope.mitigate.writing.answer import Writing
 
 OnPiece = Callable[[Session, str], object]
 

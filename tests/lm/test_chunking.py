@@ -8,7 +8,8 @@ import pytest
 import groundscope as gs
 from groundscope.errors import LayoutError
 from groundscope.example import Example
-from groundscope.lm.prompt.chunking import Chunks, attach_chunks
+from groundscope.lm.chunking import attach_chunks
+from groundscope.lm.prompt.chunks import Chunks
 from groundscope.lm.prompt.template import PromptTemplate
 from groundscope.text.chunks import ChunkConfig, split_chunks
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundscope.errors import InputError
-from groundscope.mitigate.writing.abstain import REFUSAL, Removed, abstain
+from groundscope.mitigate.answering.abstain import REFUSAL, Removed, abstain
 from groundscope.text.refusals import is_refusal
 from groundscope.text.sentences import split_sentences
 from groundscope.verdict import SentenceScore, Span, Threshold, Verdict
