@@ -1,4 +1,4 @@
-"""The import rule of pyproject.toml: it holds here, and a breach of any kind is found, hidden ones included."""
+"""The import rule of pyproject.toml holds, and a breach of any kind is found, also a hidden one; tests mirror src."""
 
 import os
 import shutil
@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("importlinter", reason="import-linter needs Python 3.11")
-
 ROOT = Path(__file__).parents[1]
 RUN = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 ROOMS, CIRCLES = "The rooms of the package", "No circle"
 
 
 def lint(root):
+    pytest.importorskip("importlinter", reason="import-linter needs Python 3.11")
     return subprocess.run(
         [sys.executable, "-c", RUN, "--no-cache"],
         check=False,
@@ -25,6 +24,19 @@ def lint(root):
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root / "src"), "COLUMNS": "200"},
     )
+
+
+def folders(root, *, without=()):
+    found = {
+        file.parent.relative_to(root) for file in root.rglob("*.py") if file.name not in ("__init__.py", "conftest.py")
+    }
+    return {folder.as_posix() for folder in found if not folder.parts or folder.parts[0] not in without}
+
+
+def test_every_source_folder_has_its_test_folder():
+    source = folders(ROOT / "src" / "groundscope")
+    tests = folders(ROOT / "tests", without=("helpers", "reference"))
+    assert source == tests
 
 
 @pytest.fixture
