@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from sample_verdicts import judged
 
 from groundscope.report.verdict.html import render_page
 from groundscope.verdict import Evidence, Span, Threshold, TokenScore, Verdict
@@ -76,3 +77,24 @@ def test_a_click_on_a_span_lights_its_passages(tmp_path):
     lit = re.findall(r'class="passage lit".*?class="share"[^>]*>(.*?)<', after, re.S)
     assert lit == ["25 % of the attention", "75 % of the attention"]
     assert 'aria-pressed="true"' in after and 'aria-pressed="true"' not in before
+
+
+@pytest.mark.parametrize(
+    ("selector", "lit"),
+    [
+        (".sentences [data-sentence='0']", ["The tower was completed on 31 March 1889."]),
+        (".sentences [data-sentence='1'] a", ["The tower is 330 metres tall."]),
+        (".answer [data-sentence='1']", ["The tower is 330 metres tall."]),
+        (".answer [data-span='0']", ["The tower was completed on 31 March 1889."]),
+        (".answer [data-span='0'] span", ["The tower was completed on 31 March 1889."]),
+        (".sentences [data-sentence='2']", []),
+    ],
+)
+def test_a_click_on_a_sentence_or_span_lights_the_passage_sentence_to_compare_with(tmp_path, selector, lit):
+    click = f'<script>document.querySelector("{selector}").click()</script></body>'
+    html = re.sub(r"<meta[^>]*Content-Security-Policy[^>]*>", "", render_page([judged()])).replace("</body>", click)
+    after, console = browse(tmp_path, html)
+    assert console == ""
+    assert re.findall(r'<span class="near on"[^>]*>(.*?)</span>', after, re.S) == lit
+    picked = re.findall(r'<li class="[^"]*\bon\b[^"]*"', after) + re.findall(r'<li[^>]* class="on"', after)
+    assert picked, "what was clicked is shown as selected"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from sample_verdicts import HOSTILE, PASSAGES, RESPONSE, flagged, hostile, not_scored, verdicts
+from sample_verdicts import ANSWER, HOSTILE, PASSAGES, RESPONSE, flagged, hostile, judged, not_scored, verdicts
 
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.example import Label
@@ -104,6 +104,72 @@ def test_without_context_the_evidence_still_names_its_passage() -> None:
     assert page.all("a") == []
 
 
+def test_sentences_are_listed_with_probability_flag_reasons_and_nearest_sentence() -> None:
+    page = Page(render_page([judged()]))
+    rows = [e for e in page.all("li") if "sentences" in e["inside"] and "data-sentence" in e["attrs"]]
+    assert [row["attrs"].get("class") for row in rows] == ["flagged", None, "flagged"]
+    assert [e["attrs"]["value"] for e in page.all("meter") if "measure" in e["inside"]] == ["0.91", "0.004", "0.72"]
+    first, second, third = (" ".join(row["text"].split()) for row in rows)
+    assert first.startswith("1 0.91 0.91 The tower was completed in 1887 by Eiffel's company. flagged")
+    assert "'1887' stands in no passage text +1.8" in first and "but the words were expected surprise -0.3" in first
+    assert first.endswith("compare passage 1 The tower was completed on 31 March 1889.")
+    assert "flagged" not in second and "all of its numbers stand in passage 2 text -2.0" in second
+    assert "compare" not in third
+    assert not [e for e in page.all("details") if "Sentence" in e["text"]], "they are always visible"
+
+
+def test_the_sentence_to_compare_with_can_be_pointed_at() -> None:
+    page = Page(render_page([judged()]))
+    links = [e["attrs"]["href"][1:] for e in page.all("a") if "nearest" in e["inside"]]
+    targets = [e["attrs"]["id"] for e in page.all("span", "near-start")]
+    assert sorted(set(links)) == sorted(targets) and len(links) == 3
+    pieces = {e["attrs"]["data-near"]: e["text"] for e in page.all("span", "near")}
+    assert pieces == {"0": "The tower was completed on 31 March 1889.", "1": PASSAGES[1]}
+    rows = [e["attrs"].get("data-near") for e in page.all("li") if "data-sentence" in e["attrs"]]
+    spans = [e["attrs"].get("data-near") for e in page.all("li") if "data-span" in e["attrs"]]
+    assert (rows, spans) == (["0", "1", None], ["0", None])
+    words = [e for e in page.all("span") if e["attrs"].get("data-sentence") == "1"]
+    assert "".join(e["text"] for e in words) == "It is 330 metres tall."
+
+
+def test_a_judged_answer_shows_probabilities_and_no_raw_scores() -> None:
+    page = Page(render_page([judged(), flagged()]))
+    judged_one, raw_one = page.text("figure")
+    assert judged_one == "0.83 probability of being unsupported, flagged from 0.61"
+    assert raw_one == "1.75 score, flagged from 1"
+    cells = [e["text"] for e in page.all("td", "num")]
+    assert cells == ["0.83", "0.61", "2", "score 1.75", "1", "1"]
+    alone = Page(render_page([judged()]))
+    text = alone.all("main")[0]["text"]
+    assert "2.3" not in text and "-4.1" not in text and "score 2.5" not in text
+    assert not [e for e in alone.elements if "score" in (e["attrs"].get("title") or "")]
+    facts = " ".join(alone.all("dl")[0]["text"].split())
+    assert "responses from probability 0.61, sentences from probability 0.40: held-out sources" in facts
+    assert "Profileanswers of RAGTruth" in facts
+    assert "".join(alone.text("answer")) == ANSWER
+
+
+def test_without_context_nothing_points_at_passages() -> None:
+    verdict = Verdict.from_dict(judged().to_dict(include_context=False))
+    page = Page(render_page([verdict]))
+    assert page.all("p", "nearest") == [] and page.all("a") == []
+    assert "'1887' stands in no passage" in page.text("sentences")[0]
+
+
+def test_what_is_not_flagged_is_not_shown_as_proven() -> None:
+    source = render_page([judged(score=-2.0, flagged=False, probability=0.1)])
+    (badge,) = Page(source).all("span", "badge")
+    assert badge["attrs"]["class"] == "badge unflagged" and badge["text"] == "Not flagged"
+    assert ".badge.unflagged { color: var(--muted); }" in source
+    assert "clean" not in source and "what is not flagged is not proven either" in source
+    greens = [
+        code
+        for code in re.findall(r"#([0-9a-f]{6})\b", source)
+        if int(code[2:4], 16) > 1.2 * max(int(code[:2], 16), int(code[4:], 16))
+    ]
+    assert greens == []
+
+
 @given(verdicts())
 @settings(max_examples=60, deadline=None)
 def test_any_answer_reads_exactly_as_given(case: tuple[Verdict, list[Label]]) -> None:
@@ -111,6 +177,11 @@ def test_any_answer_reads_exactly_as_given(case: tuple[Verdict, list[Label]]) ->
     page = Page(render_page([verdict], labels=[labels]))
     if verdict.response:
         assert page.text("answer") == [verdict.response]
+    if verdict.response:
+        assert [e["text"] for e in page.all("div", "text") if "passage" in e["inside"]] == [verdict.response]
+    ids = [e["attrs"]["id"] for e in page.elements if "id" in e["attrs"]]
+    links = [e["attrs"]["href"][1:] for e in page.all("a")]
+    assert len(ids) == len(set(ids)) and set(links) <= set(ids)
     drawn = "".join(e["text"] for e in page.all("span") if "text answer" in e["inside"] and "data-span" in e["attrs"])
     assert all(span.text in drawn for span in verdict.spans)
 

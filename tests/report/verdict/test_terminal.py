@@ -3,11 +3,12 @@ from __future__ import annotations
 import io
 import re
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from rich.console import Console
-from sample_verdicts import HOSTILE, PASSAGES, flagged, hostile, not_scored, verdicts
+from sample_verdicts import HOSTILE, PASSAGES, flagged, hostile, judged, not_scored, verdicts
 
 from groundscope.errors import InputError
 from groundscope.example import Label
@@ -49,6 +50,65 @@ def test_everything_a_reader_needs_is_there() -> None:
     first, second = (line.strip() for line in text.splitlines() if line.strip().startswith("passage"))
     assert first == "passage 1 (75 % of the attention): The tower was completed on 31 March 1889."
     assert second == "passage 2 (25 % of the attention): The tower is 330 metres tall."
+
+
+def test_a_judged_answer_shows_probabilities_sentences_and_reasons() -> None:
+    lines = format_verdict(judged(), width=200).splitlines()
+    assert lines[0].startswith(" FLAGGED   unsupported with probability 0.83, flagged from 0.61 (learnt from its sent")
+    assert "profile answers of RAGTruth | threshold from held-out sources" in lines[1]
+    at = lines.index("Sentences (probability of being unsupported; 2 of 3 flagged, from 0.40)")
+    assert lines[at + 1 : at + 4] == [
+        "  ! 1.  0.91 The tower was completed in 1887 by Eiffel's company.  ('1887' stands in no passage)",
+        "  - 2. <0.01 It is 330 metres tall.  (all of its numbers stand in passage 2)",
+        "  ! 3.  0.72 Additionally, it attracts over nine million visitors a year.  (no passage speaks of 'visitors')",
+    ]
+    at = lines.index("Unsupported spans")
+    assert lines[at + 1 : at + 6] == [
+        '  1. "1887"  probability 0.91 at 27-31',
+        "     because '1887' stands in no passage (+1.8); attention left the passages (+0.8); a random document "
+        "explains it as well (+0.4)",
+        "     nearest sentence, in passage 1: The tower was completed on 31 March 1889.",
+        "     passage 1 (75 % of the attention)",
+        "     passage 2 (25 % of the attention)",
+    ]
+    raw = ("2.3", "-4.1", "1.5", "2.5")
+    assert not [number for number in raw if number in "\n".join(lines)], "raw scores stay in the JSON"
+
+
+def test_many_sentences_do_not_drown_the_terminal() -> None:
+    flagged_one, calm, _ = judged().sentences
+    text = format_verdict(judged(sentences=(calm,) * 20 + (flagged_one,) + (calm,) * 9), width=400)
+    block = text.split("Sentences (")[1].split("\n\n")[0].splitlines()[1:]
+    assert len(block) == 2
+    assert block[0].startswith("  ! 21. 0.91 The tower was completed")
+    assert block[1].startswith("  not flagged: 1: <0.01, 2: <0.01, ") and block[1].count(": <0.01") == 29
+
+
+def test_sentences_of_a_detector_without_probabilities_have_their_score() -> None:
+    whole = flagged().sentences[0]
+    parts = (replace(whole, flagged=False), replace(whole, score=None), whole)
+    text = format_verdict(flagged(sentences=parts), width=200)
+    assert "Sentences (score each; 2 of 3 flagged)" in text
+    assert "- 1. -0.5 The tower" in text and "! 2. none The tower" in text
+    assert "Sentences" not in format_verdict(flagged()), "one sentence says no more than its answer"
+
+
+@pytest.mark.parametrize("system", ["standard", "truecolor"])
+def test_what_is_not_flagged_is_not_painted_as_proven(system: str) -> None:
+    file = io.StringIO()
+    calm = judged(
+        score=-2.0,
+        flagged=False,
+        probability=0.1,
+        spans=(),
+        sentences=tuple(replace(item, flagged=False) for item in judged().sentences),
+    )
+    Console(file=file, width=120, force_terminal=True, color_system=system).print(render_console(calm))
+    text = file.getvalue()
+    assert "NOT FLAGGED" in text
+    codes = {code for style in SGR.findall(text) for code in style[2:-1].split(";")}
+    assert not codes & {"32", "42", "92", "102"}, "no green"
+    assert codes <= {"0", "1", "2", "7"}, "no colour at all"
 
 
 def test_print_of_a_verdict_is_its_report() -> None:

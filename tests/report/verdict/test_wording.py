@@ -3,16 +3,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sample_verdicts import flagged, not_scored
+from sample_verdicts import flagged, judged, not_scored
 
 from groundscope.errors import InputError
-from groundscope.report.verdict.wording import comparison, excerpt, headline, span_score
-from groundscope.verdict import OUTCOMES, Span, Threshold, Verdict
+from groundscope.report.verdict.wording import comparison, excerpt, explanation, headline, probability, span_score
+from groundscope.verdict import OUTCOMES, Reason, Span, Threshold, Verdict
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 @pytest.mark.parametrize("mark", [True, False, None])
-def test_only_a_fully_scored_unflagged_response_is_called_clean(outcome: str, mark: bool | None) -> None:
+def test_only_a_fully_scored_response_is_called_unflagged(outcome: str, mark: bool | None) -> None:
     scored = outcome in ("scored", "partial")
     changes = {} if scored else {"score": None}
     if scored == (mark is None):  # such a verdict cannot even be made
@@ -20,7 +20,7 @@ def test_only_a_fully_scored_unflagged_response_is_called_clean(outcome: str, ma
             flagged(outcome=outcome, flagged=mark, **changes)
         return
     kind = headline(flagged(outcome=outcome, flagged=mark, **changes)).kind
-    assert (kind == "clean") == (outcome == "scored" and mark is False)
+    assert (kind == "unflagged") == (outcome == "scored" and mark is False)
     if kind == "flagged":
         assert mark
         assert outcome in ("scored", "partial")
@@ -31,6 +31,41 @@ def test_the_score_is_compared_with_its_threshold() -> None:
     assert comparison(flagged(score=-0.5)) == "score -0.5 < threshold 1"
     assert comparison(flagged(threshold=None)) == "score 1.75"
     assert comparison(not_scored("failed")) == "no score"
+
+
+def test_people_see_the_probability_and_from_where_it_is_flagged() -> None:
+    assert comparison(judged()) == "unsupported with probability 0.83, flagged from 0.61"
+    low = judged(score=-2.0, flagged=False, probability=0.12)
+    assert comparison(low) == "unsupported with probability 0.12, flagged from 0.61"
+    line = Threshold(0.25, 0.5, "a profile")
+    assert comparison(judged(threshold=line)) == "unsupported with probability 0.83"
+    # Calibration by steps gives scores on both sides of the line the same probability.
+    step = judged(score=0.2, flagged=False, probability=0.61)
+    assert comparison(step) == "unsupported with probability 0.61, just below where it is flagged"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "<0.01"), (0.004, "<0.01"), (0.005, "0.01"), (0.5, "0.50"), (0.994, "0.99"), (1, ">0.99")],
+)
+def test_no_probability_is_shown_as_certain(value: float, shown: str) -> None:
+    assert probability(value) == shown
+
+
+def test_reasons_speak_for_what_was_decided_strongest_first() -> None:
+    why = (Reason("a", 0.5, "x"), Reason("b", -2.0, "y"), Reason("c", 1.5, "z"), Reason("d", 0.0, "nothing"))
+    assert [item.group for item in explanation(why, True)] == ["c", "a"]
+    assert [item.group for item in explanation(why, True, 1)] == ["c"]
+    assert [item.group for item in explanation(why, False)] == ["b"]
+
+
+def test_a_span_of_a_judged_answer_says_how_its_sentence_stands() -> None:
+    verdict = judged()
+    inside, whole = verdict.spans
+    assert span_score(inside, verdict) == "probability 0.91"
+    assert span_score(whole, verdict) == "probability 0.72 (the whole sentence: no stretch of it stands out)"
+    calm = judged(sentences=tuple(replace(item, flagged=False) for item in verdict.sentences))
+    assert "its sentence, which is not flagged; the stretch stands out" in span_score(inside, calm)
 
 
 def test_excerpts_are_one_line_within_the_limit() -> None:

@@ -25,10 +25,21 @@ from groundscope.example import Label
 from groundscope.report.pages import asset, digest, environment
 from groundscope.report.safe_text import escape_name, split_hidden
 from groundscope.report.verdict.excerpts import Excerpts
+from groundscope.report.verdict.passages import NearestSentences
 from groundscope.report.verdict.scale import Scale
 from groundscope.report.verdict.segments import Segment, cut_response
-from groundscope.report.verdict.wording import excerpt, headline, number, percent, span_score
-from groundscope.verdict import Verdict
+from groundscope.report.verdict.wording import (
+    excerpt,
+    explanation,
+    headline,
+    number,
+    percent,
+    probability,
+    response_line,
+    sentence_score,
+    span_score,
+)
+from groundscope.verdict import Nearest, Reason, Threshold, Verdict
 
 _LONGEST_QUOTE = 160
 _COLOUR_STEPS = 10
@@ -42,7 +53,8 @@ def render_page(
     """Draw verdicts on one page.
 
     Tokens are coloured by score (:mod:`groundscope.report.verdict.scale`), spans outlined and tied to their evidence,
-    unscored ranges hatched, human labels underlined. Control characters are shown by name.
+    sentences listed with their reasons and tied to the passage sentence to compare them with, unscored ranges
+    hatched, human labels underlined. Control characters are shown by name.
 
     Args:
         verdicts: What to show, in order; several get a summary table.
@@ -67,8 +79,9 @@ def render_page(
     return _template().render(
         title=title,
         views=views,
-        counts={kind: kinds[kind] for kind in ("flagged", "clean", "open")},
+        counts={kind: kinds[kind] for kind in ("flagged", "unflagged", "open")},
         css=Markup(css),  # noqa: S704 - our own file
+        with_probability=any(verdict.probability is not None for verdict in verdicts),
         script=Markup(script),  # noqa: S704 - our own file
         policy=policy,
         version=__version__,
@@ -138,43 +151,74 @@ def _view(index: int, verdict: Verdict, labels: Sequence[Label] | None) -> dict[
     """Everything the template prints about one verdict."""
     scale = Scale.of(verdict)
     quote = functools.partial(_quote, verdict.response)
+    nearest = NearestSentences(verdict)
     return {
         "verdict": verdict,
         "anchor": f"verdict-{index + 1}",
         "head": headline(verdict),
-        "score": _number_or_none(verdict.score),
-        "threshold": None if verdict.threshold is None else number(verdict.threshold.response),
+        "figure": _figure(verdict),
+        "cell": _cell(verdict),
+        "line": _line(verdict),
+        "judged": verdict.probability is not None,
         "digest_question": excerpt(verdict.question, _LONGEST_QUOTE),
         "digest_answer": excerpt(verdict.response, _LONGEST_QUOTE) or "(empty)",
         "scale": scale,
-        "runs": _runs(cut_response(verdict, labels or ()), scale),
-        "spans": _spans(verdict),
+        "runs": _runs(cut_response(verdict, labels or ()), scale, verdict.probability is None),
+        "spans": _spans(verdict, nearest),
         "labels": None
         if labels is None
         else [{"text": quote(label.start, label.end), "type": label.type} for label in labels],
         "unscored": [{"text": quote(item.start, item.end), "reason": item.reason} for item in verdict.unscored],
-        "sentences": [
-            {"text": item.text, "score": _number_or_none(item.score), "flagged": item.flagged}
-            for item in verdict.sentences
-        ],
+        "sentences": _sentences(verdict, nearest),
+        "sentence_line": None if verdict.threshold is None else verdict.threshold.sentence_probability,
+        "passages": [list(nearest.pieces(index)) for index in range(len(verdict.passages))],
         "facts": _facts(verdict),
     }
 
 
-def _runs(segments: Sequence[Segment], scale: Scale) -> list[dict[str, Any]]:
+def _figure(verdict: Verdict) -> tuple[str, str] | None:
+    """The number of a verdict, and what it is."""
+    if verdict.score is None:
+        return None
+    if verdict.probability is not None:
+        flagged_from = response_line(verdict)
+        shown, what = probability(verdict.probability), "probability of being unsupported"
+    else:
+        flagged_from = "" if verdict.threshold is None else f"flagged from {_line(verdict)}"
+        shown, what = number(verdict.score), "score"
+    return shown, f"{what}, {flagged_from}" if flagged_from else what
+
+
+def _cell(verdict: Verdict) -> str | None:
+    if verdict.probability is not None:
+        return probability(verdict.probability)
+    return None if verdict.score is None else number(verdict.score)
+
+
+def _line(verdict: Verdict) -> str | None:
+    """Where a response is flagged, in the unit that is shown."""
+    if verdict.threshold is None:
+        return None
+    if verdict.probability is None:
+        return number(verdict.threshold.response)
+    line = verdict.threshold.response_probability
+    return None if line is None else probability(line)
+
+
+def _runs(segments: Sequence[Segment], scale: Scale, with_scores: bool) -> list[dict[str, Any]]:
     return [
-        {"span": span, "segments": [_drawn(segment, scale) for segment in group]}
+        {"span": span, "segments": [_drawn(segment, scale, with_scores) for segment in group]}
         for span, group in itertools.groupby(segments, key=lambda segment: segment.span)
     ]
 
 
-def _drawn(segment: Segment, scale: Scale) -> dict[str, str]:
+def _drawn(segment: Segment, scale: Scale, with_scores: bool) -> dict[str, Any]:
     classes, notes = [], []
     score = segment.score
-    if score is not None:
-        # The space that tokenizers put before a word would make the colour start too early.
-        if segment.span is not None or not segment.text.isspace():
-            classes.append(f"h{int(_COLOUR_STEPS * scale.level(score))}")
+    # The space that tokenizers put before a word would make the colour start too early.
+    if score is not None and (segment.span is not None or not segment.text.isspace()):
+        classes.append(f"h{int(_COLOUR_STEPS * scale.level(score))}")
+    if score is not None and with_scores:
         notes.append("score " + ", ".join(number(token.score) for token in segment.tokens))
         if any(token.stretch is not None for token in segment.tokens):
             notes.append(f"with its surroundings {number(score)}")
@@ -187,21 +231,59 @@ def _drawn(segment: Segment, scale: Scale) -> dict[str, str]:
         classes.append("label")
         kinds = ", ".join(dict.fromkeys(filter(None, segment.labels)))
         notes.append("marked by people" + (f": {kinds}" if kinds else ""))
-    return {"text": segment.text, "classes": " ".join(classes), "title": "; ".join(notes)}
+    return {
+        "text": segment.text,
+        "classes": " ".join(classes),
+        "title": "; ".join(notes),
+        "sentence": segment.sentence,
+    }
 
 
-def _spans(verdict: Verdict) -> list[dict[str, Any]]:
+def _sentences(verdict: Verdict, nearest: NearestSentences) -> list[dict[str, Any]]:
+    return [
+        {
+            "text": item.text,
+            "score": sentence_score(item),
+            "share": item.probability,
+            "flagged": item.flagged,
+            "scored": item.score is not None,
+            "reasons": _reasons(item.reasons, item.flagged),
+            "nearest": _nearest(item.nearest, nearest),
+        }
+        for item in verdict.sentences
+    ]
+
+
+def _reasons(reasons: Sequence[Reason], flagged: bool) -> list[dict[str, Any]]:
+    """What spoke for the decision, then what spoke against it."""
+    return [
+        {"text": reason.text, "group": reason.group, "weight": f"{reason.weight:+.1f}", "against": against}
+        for against in (False, True)
+        for reason in explanation(reasons, flagged != against)
+    ]
+
+
+def _nearest(given: Nearest | None, nearest: NearestSentences) -> dict[str, Any] | None:
+    place = nearest.number(given)
+    if given is None or place is None:
+        return None
+    return {"number": place, "passage": given.passage, "text": nearest.text(given, _LONGEST_QUOTE)}
+
+
+def _spans(verdict: Verdict, nearest: NearestSentences) -> list[dict[str, Any]]:
     excerpts = Excerpts(verdict)
     return [
         {
             "text": excerpt(span.text, _LONGEST_QUOTE),
             "score": span_score(span, verdict),
+            "reasons": [item for item in _reasons(span.reasons, flagged=True) if not item["against"]],
+            "nearest": _nearest(span.nearest, nearest),
             "evidence": [
                 {
                     "passage": item.passage,
                     "weight": round(item.weight, 4),
                     "known": 0 <= item.passage < len(verdict.passages),
-                    "excerpt": excerpts.find(span, item.passage, _LONGEST_QUOTE),
+                    "excerpt": excerpts.find(span, item.passage, _LONGEST_QUOTE) if span.nearest is None else "",
                 }
                 for item in sorted(span.evidence, key=lambda item: -item.weight)
             ],
@@ -217,24 +299,38 @@ def _facts(verdict: Verdict) -> list[tuple[str, str]]:
         ("Read by", verdict.model),
         ("Response score", verdict.aggregation),
     ]
-    if verdict.threshold is not None:
-        line = verdict.threshold
+    if verdict.profile:
+        facts.append(("Profile", verdict.profile))
+    line = verdict.threshold
+    if line is not None and verdict.probability is not None:
+        facts.append(("Thresholds", f"{_probability_lines(line)}{line.source}"))
+    elif line is not None:
         facts.append(("Thresholds", f"response {number(line.response)}, span {number(line.span)}: {line.source}"))
     if verdict.contrast is not None:
         facts.append(("Random document", json.dumps(dict(verdict.contrast), ensure_ascii=False, default=str)))
     return facts
 
 
+def _probability_lines(line: Threshold) -> str:
+    known = [
+        f"{name} from probability {probability(value)}"
+        for name, value in (("responses", line.response_probability), ("sentences", line.sentence_probability))
+        if value is not None
+    ]
+    return f"{', '.join(known)}: " if known else ""
+
+
 def _quote(response: str, start: int, end: int) -> str:
     return excerpt(response[start:end], _LONGEST_QUOTE)
-
-
-def _number_or_none(score: float | None) -> str | None:
-    return None if score is None else number(score)
 
 
 @functools.cache
 def _template() -> Template:
     return environment(
-        split_hidden=split_hidden, escape_name=escape_name, ord=ord, number=number, percent=percent
+        split_hidden=split_hidden,
+        escape_name=escape_name,
+        ord=ord,
+        number=number,
+        percent=percent,
+        probability=probability,
     ).from_string(asset("page.html.jinja"))

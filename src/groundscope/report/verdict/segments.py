@@ -30,6 +30,7 @@ class Segment:
         text: The characters.
         tokens: The scored tokens that overlap it.
         span: Index of the verdict's span that holds it.
+        sentence: Index of the verdict's sentence that holds it.
         unscored: Why it has no score.
         labels: Types of the human labels over it; empty text for a label without a type.
     """
@@ -37,6 +38,7 @@ class Segment:
     text: str
     tokens: list[TokenScore] = field(default_factory=list)
     span: int | None = None
+    sentence: int | None = None
     unscored: str | None = None
     labels: list[str] = field(default_factory=list)
 
@@ -48,7 +50,7 @@ class Segment:
 
 
 def cut_response(verdict: Verdict, labels: Sequence[Label] = ()) -> list[Segment]:
-    """Cut the response wherever a token, span, unscored range or human label begins or ends.
+    """Cut the response wherever a token, span, sentence, unscored range or human label begins or ends.
 
     Cuts are moved outwards to whole characters as a reader sees them, so that neither an emoji nor a letter
     with its marks is taken apart.
@@ -60,10 +62,11 @@ def cut_response(verdict: Verdict, labels: Sequence[Label] = ()) -> list[Segment
         InputError: If a range of the verdict or a label lies outside the response.
     """
     response = verdict.response
-    floor, ceiling = _character_borders(response)
+    floor, ceiling = character_borders(response)
     groups: list[tuple[str, Sequence[_Range]]] = [
         ("token", verdict.tokens),
         ("span", verdict.spans),
+        ("sentence", verdict.sentences),
         ("unscored range", verdict.unscored),
         ("human label", labels),
     ]
@@ -91,6 +94,9 @@ def cut_response(verdict: Verdict, labels: Sequence[Label] = ()) -> list[Segment
     for index, span in enumerate(verdict.spans):
         for segment in under(span):
             segment.span = index
+    for index, sentence in enumerate(verdict.sentences):
+        for segment in under(sentence):
+            segment.sentence = index
     for unscored in verdict.unscored:
         for segment in under(unscored):
             segment.unscored = unscored.reason
@@ -100,7 +106,7 @@ def cut_response(verdict: Verdict, labels: Sequence[Label] = ()) -> list[Segment
     return segments
 
 
-def _character_borders(text: str) -> tuple[list[int], list[int]]:
+def character_borders(text: str) -> tuple[list[int], list[int]]:
     """Return, per position, the nearest character border at or before it, and at or after it."""
     floor = list(range(len(text) + 1))
     ceiling = list(range(len(text) + 1))

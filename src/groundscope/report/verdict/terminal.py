@@ -10,23 +10,38 @@ from typing import Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from groundscope.example import Label
 from groundscope.report.safe_text import visible
 from groundscope.report.verdict.excerpts import Excerpts
+from groundscope.report.verdict.passages import NearestSentences
 from groundscope.report.verdict.scale import Scale
 from groundscope.report.verdict.segments import Segment, cut_response
-from groundscope.report.verdict.wording import comparison, excerpt, headline, percent, span_score
+from groundscope.report.verdict.wording import (
+    comparison,
+    excerpt,
+    explanation,
+    headline,
+    percent,
+    probability,
+    sentence_score,
+    span_score,
+)
 from groundscope.verdict import Verdict
 
-_BADGES = {"flagged": "bold white on red", "clean": "bold black on green", "open": "bold black on yellow"}
+# What is not flagged is not proven: no colour praises it.
+_BADGES = {"flagged": "bold white on red", "unflagged": "reverse", "open": "bold black on yellow"}
 _SPAN_STYLES = ("black on #ffe9a8", "black on #ffc66e", "black on #ff9a5c", "bold white on #c8372d")
 _SPAN_STYLES_16 = ("black on yellow", "black on yellow", "white on red", "bold white on red")
 _UNSCORED_STYLE = "dim italic strike"
 _LABEL_STYLE = "underline bold bright_blue"
 _LONGEST_SPAN = 100
 _MOST_EVIDENCE = 3
+_MOST_REASONS = 3
+# Of longer answers only the flagged sentences have lines of their own.
+_MOST_SENTENCES = 10
 
 
 def format_verdict(
@@ -102,6 +117,9 @@ class _View:
         yield _indented(self._response(marks, styles))
         if self.labels is not None:
             yield from self._human_labels(marks)
+        if len(self.verdict.sentences) > 1 or any(item.probability is not None for item in self.verdict.sentences):
+            yield from _title(f"Sentences ({_counted(self.verdict)})")
+            yield from self._sentences()
         if self.verdict.spans:
             yield from _title("Unsupported spans")
             yield from self._spans()
@@ -119,6 +137,8 @@ class _View:
         facts = [f"detector {verdict.detector}", f"model {verdict.model}"]
         if verdict.id is not None:
             facts.insert(0, f"id {verdict.id}")
+        if verdict.profile:
+            facts.append(f"profile {verdict.profile}")
         if verdict.threshold is not None:
             facts.append(f"threshold from {verdict.threshold.source}")
         yield Text(visible(" | ".join(facts)), style="dim")
@@ -144,16 +164,48 @@ class _View:
             kind = f"{visible(label.type)}: " if label.type else ""
             yield _indented(Text(f'- {kind}"{text}" at {label.start}-{label.end}', style="dim"))
 
+    def _sentences(self) -> Iterator[RenderableType]:
+        sentences = self.verdict.sentences
+        short = len(sentences) <= _MOST_SENTENCES
+        lines = Table.grid(padding=(0, 1))
+        lines.add_column(no_wrap=True)
+        lines.add_column(justify="right", no_wrap=True)
+        lines.add_column(justify="right", no_wrap=True)
+        lines.add_column()
+        others = []
+        for index, item in enumerate(sentences, start=1):
+            if not (short or item.flagged):
+                others.append(f"{index}: {sentence_score(item)}")
+                continue
+            style = "bold red" if item.flagged else ""
+            said = Text(visible(excerpt(item.text, _LONGEST_SPAN)))
+            for reason in explanation(item.reasons, item.flagged, 1):
+                said.append(f"  ({visible(excerpt(reason.text, _LONGEST_SPAN))})", style="dim")
+            mark = "!" if item.flagged else "?" if item.score is None else "-"
+            lines.add_row(Text(mark, style), Text(f"{index}."), Text(sentence_score(item), style), said)
+        if lines.row_count:
+            yield _indented(lines)
+        if others:
+            yield _indented(Text(f"not flagged: {', '.join(others)}", style="dim"))
+
     def _spans(self) -> Iterator[RenderableType]:
         excerpts = Excerpts(self.verdict)
+        nearest = NearestSentences(self.verdict)
         for index, span in enumerate(self.verdict.spans, start=1):
             line = Text(f"{index}. ")
             line.append(f'"{visible(excerpt(span.text, _LONGEST_SPAN))}"', style="bold")
             line.append(f"  {span_score(span, self.verdict)} at {span.start}-{span.end}")
             yield _indented(line)
+            why = explanation(span.reasons, True, _MOST_REASONS)
+            if why:
+                said = "; ".join(f"{visible(reason.text)} ({reason.weight:+.1f})" for reason in why)
+                yield _indented(Text(f"because {said}"), by=5)
+            if near := nearest.text(span.nearest):
+                line = Text(f"nearest sentence, in passage {span.nearest.passage + 1 if span.nearest else 0}: ")
+                yield _indented(line.append(visible(near), style="dim"), by=5)
             evidence = sorted(span.evidence, key=lambda item: -item.weight)
             for item in evidence[:_MOST_EVIDENCE]:
-                shown = visible(excerpts.find(span, item.passage))
+                shown = "" if near else visible(excerpts.find(span, item.passage))
                 line = Text(f"passage {item.passage + 1} ({percent(item.weight)} of the attention)")
                 yield _indented(line.append(f": {shown}", style="dim") if shown else line, by=5)
             if len(evidence) > _MOST_EVIDENCE:
@@ -163,6 +215,16 @@ class _View:
         for item in self.verdict.unscored:
             text = visible(excerpt(self.verdict.response[item.start : item.end], _LONGEST_SPAN))
             yield _indented(Text(f'- "{text}" at {item.start}-{item.end}: {visible(item.reason)}'))
+
+
+def _counted(verdict: Verdict) -> str:
+    """How many sentences are flagged, and what their numbers are."""
+    flagged = sum(item.flagged for item in verdict.sentences)
+    said = f"{flagged} of {len(verdict.sentences)} flagged"
+    if not any(item.probability is not None for item in verdict.sentences):
+        return f"score each; {said}"
+    line = None if verdict.threshold is None else verdict.threshold.sentence_probability
+    return f"probability of being unsupported; {said}" + ("" if line is None else f", from {probability(line)}")
 
 
 def _styles(color_system: str | None) -> Sequence[str]:
