@@ -7,6 +7,7 @@ import os
 
 import hypothesis
 import pytest
+from memory import over_limit, peak_bytes
 from tiny_model import TINY_CONTEXT, build_tiny_llama, build_tiny_tokenizer
 
 
@@ -15,6 +16,16 @@ def thawed():
     """Give back to the collector what a command run in this process kept from it."""
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def within_memory(request):
+    """Name the test in which the worker's resident memory first went above the limit."""
+    before = peak_bytes()
+    yield
+    message = over_limit(before, peak_bytes())
+    if message and request.node.get_closest_marker("slow") is None:
+        pytest.fail(message, pytrace=False)
 
 
 @pytest.fixture(scope="session")

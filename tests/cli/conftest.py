@@ -6,16 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 from groundscope.lm.loading.catalog import DEFAULT_MODEL
-from groundscope.lm.loading.embedded import embedded_status
 
 
 @pytest.fixture(scope="session")
-def embedded_scope():
-    if not embedded_status(DEFAULT_MODEL).cached:
-        pytest.skip(f"the embedded model is not in the cache: groundscope models fetch {DEFAULT_MODEL}")
+def embedded_scope(embedded):
     from groundscope.scope import Scope
 
-    return Scope.from_pretrained(DEFAULT_MODEL)
+    return Scope(embedded)
 
 
 @pytest.fixture(scope="session")
@@ -27,12 +24,20 @@ def scopes(embedded_scope):
 
 
 @pytest.fixture
-def groundscope(scopes, monkeypatch):
-    """Run the command line in this process; no model is loaded twice with the same settings."""
+def groundscope(scopes, embedded_scope, monkeypatch):
+    """Run the command line in this process; whatever the settings, they share one model."""
     from groundscope.cli.answers.reading import Reading
     from groundscope.cli.main import app
+    from groundscope.lm.language_model import LanguageModel
 
-    load = Reading.load
+    load, from_pretrained = Reading.load, LanguageModel.from_pretrained
+
+    def shared(name, **options):
+        if name == DEFAULT_MODEL and options == {"dtype": None, "device": None}:
+            return embedded_scope.lm
+        return from_pretrained(name, **options)
+
+    monkeypatch.setattr(LanguageModel, "from_pretrained", shared)
 
     def load_once(self):
         if self not in scopes:
