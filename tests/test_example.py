@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from groundscope.errors import InputError
@@ -29,4 +30,29 @@ def test_an_identifier_is_valid_unicode():
         Example("q", ("p",), "r", id="\ud800")
     with pytest.raises(InputError, match="'id' is not valid Unicode"):
         Example.from_dict({"response": "r", "id": "\ud800"})
-    assert Example.from_dict({"response": "r", "id": 5}).id == "5"
+
+
+@pytest.mark.parametrize("field", ["id", "source_id"])
+@pytest.mark.parametrize(
+    ("value", "text"), [(5, "5"), (-3, "-3"), (10**20, "1" + "0" * 20), (np.int64(7), "7"), ("3.0", "3.0"), ("", "")]
+)
+def test_an_identifier_in_a_record_is_a_string_or_a_whole_number(field, value, text):
+    found = getattr(Example.from_dict({"response": "r", field: value}), field)
+    assert found == text and type(found) is str
+
+
+@pytest.mark.parametrize("field", ["id", "source_id"])
+@pytest.mark.parametrize(
+    "value", [["a"], {"a": 1}, True, False, 3.5, float("nan"), float("inf"), np.float64(3), np.bool_(1), b"a", ()]
+)
+def test_whatever_else_is_no_identifier(field, value):
+    with pytest.raises(InputError, match=f"'{field}' must be a string or a whole number. Got ") as refused:
+        Example.from_dict({"response": "r", field: value})
+    assert type(value).__name__ in str(refused.value) and len(str(refused.value)) < 200
+
+
+def test_a_float_that_is_whole_is_told_how_to_be_written():
+    with pytest.raises(InputError, match=r"Got 3\.0 \(float\) instead\. Write 3 or '3\.0'\."):
+        Example.from_dict({"response": "r", "id": 3.0})
+    with pytest.raises(InputError, match=r"\(list\) instead\.$"):
+        Example.from_dict({"response": "r", "id": ["x" * 1000]})

@@ -188,3 +188,5 @@ def test_an_identifier_that_is_not_unicode_fails_that_record_only(tiny):
     items = [{"id": "\ud800", "response": RESPONSE, "context": PASSAGES}, {"response": RESPONSE, "context": PASSAGES}]
     first, second = gs.Scope(tiny, threshold=0.1).score_many(items)
     assert first.outcome == "failed" and "valid Unicode" in first.message and second.outcome == "scored"
+    listed, _ = gs.Scope(tiny, threshold=0.1).score_many([items[0] | {"id": [1]}, items[1]])
+    assert listed.outcome == "failed" and listed.id is None and "Got [1] (list)" in listed.message

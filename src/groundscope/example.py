@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 from groundscope.errors import InputError
@@ -105,16 +106,15 @@ class Example:
         hallucinated = record.get("hallucinated")
         if hallucinated is not None and not isinstance(hallucinated, bool):
             raise InputError(f"The field 'hallucinated' must be true, false or null. Got {hallucinated!r} instead.")
-        identifier = record.get("id")
         return cls(
-            question=_optional_text(record, "question") or "",
+            question=as_text("question", record.get("question")) or "",
             passages=() if context is None else context,
             response=record["response"],
             labels=_labels_from(record.get("labels")),
             hallucinated=hallucinated,
-            id=None if identifier is None else str(identifier),
+            id=as_text("id", record.get("id")),
             extra={key: value for key, value in record.items() if key not in _KNOWN_FIELDS},
-            **{name: _optional_text(record, name) for name in _TEXT_FIELDS},
+            **{name: as_text(name, record.get(name)) for name in _TEXT_FIELDS},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,6 +151,30 @@ def check_text(name: str, value: object) -> None:
         ) from exc
 
 
+def as_text(name: str, value: object) -> str | None:
+    """Return the text of an identifier or another short field, where a record may hold a whole number as well.
+
+    What records are joined by must be written in one way only. 3.0 is refused because it is 3 to some programs and
+    3.0 to others; so are NaN, true, lists and objects.
+
+    Args:
+        name: The field, for messages.
+        value: What it holds; ``None`` stays.
+
+    Raises:
+        InputError: If it is anything else.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return str(int(value))
+    advice = f" Write {int(value)} or '{value}'." if isinstance(value, float) and value.is_integer() else ""
+    raise InputError(
+        f"The field {name!r} must be a string or a whole number. Got {value!r:.60} ({type(value).__name__}) instead."
+        f"{advice}"
+    )
+
+
 def _as_passages(passages: object) -> tuple[str, ...]:
     if isinstance(passages, str):
         passages = (passages,)
@@ -172,15 +196,6 @@ def _as_labels(labels: object, length: int) -> tuple[Label, ...]:
             )
         _check_label(label, length)
     return tuple(labels)
-
-
-def _optional_text(record: Mapping[str, Any], name: str) -> str | None:
-    value = record.get(name)
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise InputError(f"The field {name!r} must be a string. Got {type(value).__name__} instead.")
 
 
 def _labels_from(value: object) -> tuple[Label, ...] | None:

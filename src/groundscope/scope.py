@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from groundscope.assembly import Assembler
+from groundscope.data.jsonl import readable_id
 from groundscope.detectors.base import Detector, check_detector, describe
 from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.saved.folder import resolve_detector
@@ -342,9 +343,7 @@ def _as_example(item: Example | Mapping[str, Any]) -> Example | _BadRecord:
     try:
         return item if isinstance(item, Example) else Example.from_dict(item)
     except InputError as exc:
-        identifier = item.get("id") if isinstance(item, Mapping) else None
-        # An identifier may itself be what is wrong; what is left of it must fit a verdict.
-        return _BadRecord(None if identifier is None else str(identifier).encode("utf-8", "replace").decode(), str(exc))
+        return _BadRecord(readable_id(item), str(exc))
 
 
 def _as_detector(detector: object) -> Detector:

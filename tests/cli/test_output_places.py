@@ -74,6 +74,67 @@ def test_no_command_writes_over_what_it_reads(place, command, output):
     assert (place / "data.jsonl").read_bytes() == before and (place / "soft.jsonl").is_symlink()
 
 
+EVERY = {
+    "score": ("score", "data.jsonl"),
+    "score one": ("score", "--passage", "p", "--response", "r"),
+    "validate": ("validate", "data.jsonl"),
+    "convert": ("convert", "data.jsonl"),
+    "label": ("label", "data.jsonl", "--gold-answers", "gold"),
+    "train": COMMANDS["train"],
+    "transfer": ("transfer", "probe", "--data", "data.jsonl", "--to", NO_MODEL),
+    "import-probe": ("import-probe", "data.jsonl"),
+    **COMMANDS,
+}
+
+
+@pytest.mark.parametrize("command", EVERY)
+@pytest.mark.parametrize("output", ["", " "])
+def test_no_name_is_refused(place, command, output):
+    before = sorted(place.rglob("*"))
+    done = CliRunner().invoke(app, [*EVERY[command], "-o", output, "--overwrite"])
+    assert (done.exit_code, done.stderr) == (2, f"groundscope: -o needs a name. Got {output!r}.\n")
+    assert sorted(place.rglob("*")) == before
+
+
+OTHER_NAMES = {
+    "score": ("score", "x.jsonl.gz", "promises a gzip file"),
+    "score one": ("score one", "x.csv", "promises CSV"),
+    "convert": ("convert", "x.json", "promises one JSON document, which is not written here. End the name in .jsonl"),
+    "convert, packed": ("convert", "x.json.gz", "'x.json' promises one JSON document"),
+    "label": ("label", "x.json", "promises one JSON document"),
+    "validate": ("validate", "x.jsonl", "promises JSON Lines, which is not written here. End the name in .json"),
+    "extract": ("extract", "x.jsonl", "promises JSON Lines, and a folder is written here"),
+    "evaluate": ("evaluate", "report.html", "promises an HTML page, and a folder is written here"),
+    "train": ("train", "x.json", "and a folder is written here"),
+    "analyse": ("analyse", "analysis.md", "promises Markdown, and a folder is written here"),
+}
+
+
+@pytest.mark.parametrize(("command", "output", "message"), OTHER_NAMES.values(), ids=OTHER_NAMES)
+def test_a_name_that_promises_something_else_is_refused(place, command, output, message):
+    before = sorted(place.rglob("*"))
+    done = CliRunner().invoke(app, [*EVERY[command], "-o", output])
+    assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.output
+    assert sorted(place.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("form", "output"), [("text", "x.json"), ("text", "x.jsonl"), ("json", "x.html")])
+def test_a_format_that_does_not_fit_the_name_is_refused(place, form, output):
+    done = CliRunner().invoke(app, [*EVERY["score"], "-o", output, "--format", form])
+    assert done.exit_code == 2 and f"--format {form} does not fit -o {output}" in done.stderr
+
+
+def test_an_analysis_is_replaced_only_if_asked(place):
+    (place / "out").mkdir()
+    (place / "out" / "analysis.json").write_text("{}")
+    command = [*COMMANDS["analyse"], "-o", "out", "--model", NO_MODEL]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2 and "holds an analysis already. Pass --overwrite" in done.stderr
+    done = CliRunner().invoke(app, [*command, "--overwrite"])
+    assert done.exit_code == 2 and NO_MODEL in done.stderr
+    assert (place / "out" / "analysis.json").read_text() == "{}"
+
+
 def test_a_folder_is_not_converted_onto_one_of_its_files(place):
     done = CliRunner().invoke(app, ["convert", ".", "-o", "data.jsonl", "--overwrite"])
     assert done.exit_code == 2 and "names the input itself" in done.stderr

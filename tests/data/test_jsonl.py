@@ -195,3 +195,11 @@ def test_what_is_written_is_read(tmp_path_factory, rows, compress, mark, data):
     path.write_bytes(gzip.compress(raw) if compress else raw)
     assert list(read_records(path)) == examples
     assert count_lines(path) == len(examples)
+
+
+@pytest.mark.parametrize("value", ["[1]", "{}", "true", "3.0", "NaN"])
+def test_an_id_of_another_kind_is_a_bad_record_without_one(tmp_path, value):
+    path = write(tmp_path / "a.jsonl", f'{{"id": {value}, "response": "r"}}', record(id=3))
+    bad, good = read_records(path)
+    assert bad.id is None and "'id' must be a string or a whole number" in bad.error
+    assert good.id == "3"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +25,24 @@ _LIKE_A_PATH = re.compile(r"[^\s\0]{1,1000}\.(txt|text|md|rst|json|jsonl|html?|c
 def note(message: str) -> None:
     """Say something to the person at the terminal, in one line on standard error."""
     print(f"groundscope: {' '.join(message.split())}", file=sys.stderr, flush=True)
+
+
+def note_complete(output: Path) -> None:
+    """Say that there is nothing left to do."""
+    note(f"{str(output)!r} is already complete. Pass --overwrite to make it again.")
+
+
+@contextlib.contextmanager
+def resumable(done: Callable[[], str]) -> Iterator[None]:
+    """Say of a run that the person stops what is done and that it can go on.
+
+    Args:
+        done: What is done by then, in words, and where it is.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {done()}. Run the same command again to go on.") from None
 
 
 def read_argument(name: str, value: str) -> str:

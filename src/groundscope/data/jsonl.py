@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from groundscope.errors import InputError
-from groundscope.example import Example, check_text
+from groundscope.example import Example, as_text, check_text
 
 STDIN = "-"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -196,7 +196,9 @@ def _parse(number: int, raw: bytes) -> Example | BadRecord:
 
 
 def readable_id(record: object) -> str | None:
-    """Return the identifier of a record that may be anything, as text that can be written."""
-    if isinstance(record, dict) and isinstance(record.get("id"), str | int):
-        return str(record["id"]).encode("utf-8", "replace").decode()
-    return None
+    """Return the identifier of a record that may be anything, as text that can be written; ``None`` if it has none."""
+    try:
+        found = as_text("id", record.get("id")) if isinstance(record, Mapping) else None
+    except InputError:
+        return None
+    return None if found is None else found.encode("utf-8", "replace").decode()

@@ -114,7 +114,7 @@ def test_context_on_request(groundscope):
     assert json.loads(done.stdout)["passages"] == [PASSAGE]
 
 
-@pytest.mark.parametrize("extension", ["html", "txt", "jsonl"])
+@pytest.mark.parametrize("extension", ["html", "txt", "jsonl", "json"])
 def test_one_example_into_a_file(groundscope, tmp_path, extension):
     path = tmp_path / f"report.{extension}"
     done = groundscope("score", *ONE, "-o", path)
@@ -216,6 +216,43 @@ def test_stdout_says_what_the_file_says(groundscope, data, tmp_path):
     assert done.stdout.splitlines() == out.read_text(encoding="utf-8").splitlines()
     text = groundscope("score", data)
     assert text.exit_code == 3 and "Berlin" in text.stdout and "東京" in text.stdout
+
+
+def test_one_json_document_if_the_name_says_so(groundscope, data, tmp_path):
+    lines, whole, on = (tmp_path / name for name in ("v.jsonl", "v.json", "on.json"))
+    groundscope("score", data, "-o", lines)
+    assert groundscope("score", data, "-o", whole).exit_code == 3
+    text = whole.read_text(encoding="utf-8")
+    assert json.loads(text) == [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    assert "東京" in text and text.count("\n") == len(json.loads(text)) + 2
+    assert "already complete" in groundscope("score", data, "-o", whole).stderr
+    # Records stand line by line while the run goes on, and are gone on from.
+    record = json.loads((tmp_path / "v.json.run.json").read_text())
+    (tmp_path / "on.json.run.json").write_text(json.dumps({"settings": record["settings"]}))
+    (tmp_path / "on.json.partial").write_bytes(b"".join(lines.read_bytes().splitlines(keepends=True)[:3]) + b'{"id')
+    resumed = groundscope("score", data, "-o", on)
+    assert resumed.exit_code == 3 and "3 records are done already" in resumed.stderr
+    assert [item["id"] for item in json.loads(on.read_text())] == [item["id"] for item in json.loads(text)]
+    assert not (tmp_path / "on.json.partial").exists()
+    whole.write_text("[]")
+    changed = groundscope("score", data, "-o", whole)
+    assert changed.exit_code == 2 and "has changed since it was finished" in changed.stderr
+
+
+def test_lines_of_an_earlier_version_are_not_taken_for_a_document(groundscope, clean, tmp_path):
+    out = tmp_path / "v.json"
+    groundscope("score", clean, "-o", out)
+    side = tmp_path / "v.json.run.json"
+    record = json.loads(side.read_text())
+    side.write_text(json.dumps(record | {"settings": record["settings"] | {"format": "json"}}))
+    done = groundscope("score", clean, "-o", out)
+    assert done.exit_code == 2 and "format was 'json', is 'json array'" in done.stderr
+
+
+def test_a_document_without_verdicts_is_an_empty_array(groundscope, tmp_path):
+    (tmp_path / "bad.jsonl").write_text("{broken\n")
+    assert groundscope("score", tmp_path / "bad.jsonl", "-o", tmp_path / "v.json").exit_code == 3
+    assert json.loads((tmp_path / "v.json").read_text()) == []
 
 
 def test_html_of_a_file_with_labels(groundscope, tmp_path):

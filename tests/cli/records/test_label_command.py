@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from groundscope.cli.main import app
 from groundscope.data.jsonl import read_records
 from groundscope.example import Example
-from groundscope.outputs.verdicts import partial_path, run_path
+from groundscope.outputs.runs import partial_path, run_path
 
 RECORDS = [
     {"id": "a", "question": "When?", "context": ["Built in 1889."], "response": "Built in 1887 🎉.", "gold": ["1889"]},

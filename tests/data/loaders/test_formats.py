@@ -252,3 +252,21 @@ def test_every_format_is_recognised_by_one_reader_first():
     records = {"halueval": HALUEVAL, "lookback-lens": LOOKBACK, "hallurag": HALLURAG}
     for name, record in records.items():
         assert next(form.name for form in FORMATS.values() if form.recognises(record)) == name
+
+
+OTHER_IDS = {
+    "ragas": ({"user_input": "q", "retrieved_contexts": ["c"], "response": "r"}, "id"),
+    "lookback-lens": (LOOKBACK, "index"),
+    "label-studio": ({"data": {"response": "r", "context": "c"}, "annotations": []}, "id"),
+    "groundscope": ({"context": "c", "response": "r"}, "id"),
+}
+
+
+@pytest.mark.parametrize("given", OTHER_IDS)
+@pytest.mark.parametrize("value", [["a"], {}, 3.0, True])
+def test_every_format_refuses_ids_that_are_neither_text_nor_whole_numbers(tmp_path, given, value):
+    record, field = OTHER_IDS[given]
+    path = write(tmp_path / "a.jsonl", [record | {field: value}, record | {field: 8}])
+    bad, good = read_examples([str(path)], given)
+    assert isinstance(bad, BadRecord) and f"'{field}' must be a string or a whole number" in bad.error
+    assert isinstance(good, Example) and good.id is not None and good.id.endswith("8")

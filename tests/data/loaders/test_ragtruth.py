@@ -178,3 +178,12 @@ def test_labels_are_sorted(files):
         Label(11, 15, "Evident Conflict"),
         Label(27, 31, "Subtle Baseless Info"),
     )
+
+
+def test_a_source_whose_id_is_a_list_costs_only_its_responses(files):
+    folder, path = files
+    write(folder / "source_info.jsonl", [SOURCES[0] | {"source_id": ["10"]}, *SOURCES[1:]])
+    found = list(read_examples([str(path)]))
+    bad = [item.error for item in found if isinstance(item, BadRecord)]
+    assert "'source_id' must be a string or a whole number" in bad[0] and "'10' is not in the file" in bad[1]
+    assert len(found) == 4

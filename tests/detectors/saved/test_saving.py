@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,7 +48,18 @@ def test_saving_again_replaces_a_detector_and_nothing_else(detector, tmp_path):
     (tmp_path / "mine" / "thesis.tex").write_text("years")
     with pytest.raises(InputError, match="no saved detector"):
         save_detector(detector, tmp_path / "mine")
-    assert (tmp_path / "mine" / "thesis.tex").read_text() == "years"
+    (tmp_path / "d" / "thesis.tex").write_text("years")
+    with pytest.raises(InputError, match=r"'thesis\.tex', which is no part of a saved detector and would be lost"):
+        save_detector(detector, tmp_path / "d", "three")
+    for place in (tmp_path / "mine", tmp_path / "d"):
+        assert (place / "thesis.tex").read_text() == "years"
+
+
+def test_its_json_is_made_once(detector, tmp_path, monkeypatch):
+    dumps, made = json.dumps, []
+    monkeypatch.setattr(json, "dumps", lambda *a, **k: made.append(a) or dumps(*a, **k))
+    save_detector(detector, tmp_path / "d")
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("change", [np.int8, lambda array: array * 2], ids=["type", "values"])
@@ -67,7 +79,7 @@ def test_a_failure_leaves_the_old_one(detector, tmp_path, monkeypatch):
     def full(*_a, **_k):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(PrerequisiteError, match="No space left"):
         save_detector(detector, tmp_path / "d", "new")
     assert (tmp_path / "d" / CARD).read_text() == "old" and load_detector(tmp_path / "d").is_fitted

@@ -12,7 +12,7 @@ import pytest
 from sample_evaluation import HOSTILE, sample
 
 from groundscope.errors import InputError
-from groundscope.report.evaluation.folder import check_report_place, read_results, write_report
+from groundscope.report.evaluation.folder import REPORT, read_results, write_report
 from groundscope.report.evaluation.html import render_evaluation
 from groundscope.report.evaluation.markdown import render_markdown
 from groundscope.report.evaluation.plots import draw
@@ -120,8 +120,8 @@ def test_without_matplotlib_the_rest_is_written(tmp_path, monkeypatch):
 
 def test_places_that_are_refused(folder, tmp_path):
     with pytest.raises(InputError, match="--overwrite"):
-        check_report_place(folder)
-    check_report_place(folder, overwrite=True)
+        REPORT.check(folder)
+    REPORT.check(folder, overwrite=True)
     (tmp_path / "notes.txt").write_text("mine")
     for place in (tmp_path, tmp_path / "notes.txt"):
         with pytest.raises(InputError, match="is no report"):

@@ -12,7 +12,7 @@ from groundscope.errors import InputError, MismatchError
 from groundscope.reading import Reader
 from groundscope.trace.signals import SIGNALS
 from groundscope.trace.storage import store as module
-from groundscope.trace.storage.store import TraceStore, TraceWriter, check_store_place, shards
+from groundscope.trace.storage.store import STORE, TraceStore, TraceWriter, shards
 
 TEXTS = [
     ("When?", ("The tower was completed in 1889.",), "It was completed in 1887."),
@@ -112,14 +112,14 @@ def test_what_a_killed_run_was_writing_is_removed(tmp_path, traced):
     folder = tmp_path / "s"
     folder.mkdir()
     (folder / "store.json.123.tmp").write_text("{")
-    check_store_place(folder)
+    STORE.check(folder)
     (folder / "part-00000.tmp").write_bytes(b"PAR1")
     _write(folder, traced)
     assert sorted(path.name for path in folder.iterdir()) == ["part-00000.parquet", "store.json"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="no trace store"):
-        check_store_place(tmp_path / "other")
+        STORE.check(tmp_path / "other")
 
 
 def test_other_settings_are_refused(tmp_path, traced):

@@ -9,15 +9,17 @@ import typer
 
 from groundscope.cli.answers.reading import ContrastSource, Format, Reading, json_line
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
-from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
+from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption, output_file
 from groundscope.errors import InputError
 from groundscope.lm.loading.catalog import DEFAULT_MODEL
-from groundscope.outputs.verdicts import check_place, replace_text
+from groundscope.outputs.names import HTML, JSON, LINES, TEXT, check_promise, promised
+from groundscope.outputs.places import check_new_file
+from groundscope.outputs.writing import replace_text
 
 if TYPE_CHECKING:
     from groundscope.verdict import Verdict
 
-_SUFFIXES: dict[str, Format] = {".html": "html", ".htm": "html", ".txt": "text"}
+_FORMATS: dict[str | None, Format] = {HTML: "html", TEXT: "text"}
 EPILOG = (
     "Exit codes. 0: done. 1: flagged as unsupported (one example; a file only with --fail-on-flagged; never "
     "with --exit-zero). 2: wrong use, refused input or something missing. 3: a record could not be read or "
@@ -38,7 +40,7 @@ def score(
     response: Annotated[str | None, typer.Option(help="The answer to check.", metavar="FILE_OR_TEXT")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write here; without it, to stdout.", metavar="FILE"),
+        output_file("Write here; without it, to stdout."),
     ] = None,
     detector: Annotated[
         str,
@@ -50,7 +52,11 @@ def score(
         str, typer.Option(help="The model that reads: embedded name, hub id, folder or .gguf.")
     ] = DEFAULT_MODEL,
     format: Annotated[  # noqa: A002
-        Format | None, typer.Option(help="Default: text; with -o by its extension, otherwise json.")
+        Format | None,
+        typer.Option(
+            help="Default: text; with -o by its extension, otherwise json: one line per record, or in FILE.json one "
+            "array of them."
+        ),
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="Flag responses that score at least this.")] = None,
     span_threshold: Annotated[float | None, typer.Option(help="Mark tokens that score at least this.")] = None,
@@ -86,7 +92,8 @@ def score(
     that name exists; '@FILE' insists on a file, '-' reads stdin, anything else is the text itself.
 
     Many: a DATA file with the fields response, context (a string or a list of strings), question and id. With
-    -o, finished records stand in FILE.partial while the run goes on; the same command again resumes it.
+    -o, finished records stand in FILE.partial while the run goes on, one JSON line each, whatever FILE will hold;
+    the same command again resumes it.
     """
     reading = Reading(
         model, detector, threshold, device, dtype, template, long_context, batch_size, seed, span_threshold, contrast
@@ -106,9 +113,7 @@ def score(
     if [*passage, response, question].count("-") > 1:
         raise InputError("Standard input ('-') can be read for one option only. Got it for several.")
     if output is not None:
-        check_place(output)
-        if output.exists() and not overwrite:
-            raise InputError(f"{str(output)!r} exists. Choose another -o, or pass --overwrite.")
+        check_new_file(output, overwrite=overwrite)
     texts = [read_argument("--passage", item) for item in passage]
     answer = read_argument("--response", response)
     verdict = reading.load().score(question=question or "", passages=texts, response=answer)
@@ -119,8 +124,10 @@ def score(
 def _format(given: Format | None, output: Path | None) -> Format:
     if output is None:
         return given or "text"
-    implied = _SUFFIXES.get(output.suffix.lower(), "json")
-    if given is not None and given != implied and "html" in (given, implied):
+    check_promise(output, LINES, JSON, HTML, TEXT)
+    implied = _FORMATS.get(promised(output), "json")
+    # JSON is text as well, and a name without a known ending promises nothing.
+    if given not in (None, implied) and ("html" in (given, implied) or promised(output) in (LINES, JSON)):
         raise InputError(f"--format {given} does not fit -o {output}. Name the file after its format.")
     return given or implied
 

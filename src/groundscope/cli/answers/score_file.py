@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 import shutil
 import stat
 import sys
@@ -19,19 +20,21 @@ from tqdm import tqdm
 
 from groundscope._version import __version__
 from groundscope.cli.answers.reading import Format, Reading, json_line
-from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, note, standard_input
+from groundscope.cli.console import (
+    EXIT_FLAGGED,
+    EXIT_INCOMPLETE,
+    note,
+    note_complete,
+    resumable,
+    standard_input,
+)
 from groundscope.data.checking.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records
 from groundscope.errors import InputError
-from groundscope.outputs.verdicts import (
-    VerdictWriter,
-    check_place,
-    partial_path,
-    read_verdicts,
-    recorded_summary,
-    replace_text,
-    run_state,
-)
+from groundscope.outputs.names import JSON, promised
+from groundscope.outputs.places import check_file_place
+from groundscope.outputs.runs import partial_path, run_records, summary_if_complete
+from groundscope.outputs.verdicts import VerdictWriter, read_verdicts
 from groundscope.verdict import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -120,7 +123,7 @@ class FileRun:
     def execute(self, fail_on_flagged: bool) -> int:
         """Score the file and return the exit code."""
         if self.output is not None:
-            check_place(self.output, [self.data])
+            check_file_place(self.output, [self.data])
         with _seekable(self.data) as path:
             check_intact(path, self.data)
             if next(read_records(path, self.data), None) is None:
@@ -152,30 +155,24 @@ class FileRun:
 
     def _to_file(self, path: Path, output: Path) -> None:
         settings = self._settings(path)
-        if not self.overwrite and run_state(output, settings) == "complete":
-            self._recall(output)
+        recalled = None if self.overwrite else summary_if_complete(output, settings, Tally.from_dict)
+        if recalled is not None:
+            note_complete(output)
+            self.tally = recalled
             return
         scope = self.reading.load()
         writer = VerdictWriter(output, settings, include_context=settings["include_context"], overwrite=self.overwrite)
-        try:
-            with writer:
-                for done in writer.finished.values():
-                    self.tally.add(done.outcome, done.flagged)
-                if writer.finished:
-                    note(f"resuming {str(output)!r}: {len(writer.finished)} records are done already")
-                total = self._total(path)
-                with self._progress(total, len(writer.finished)) as bar:
-                    for verdict in self._verdicts(scope, path, writer.finished, bar):
-                        writer.write(verdict)
-                self._check_all_read(total)
-                render = None if self.format == "json" else lambda partial: self._render(partial, output)
-                writer.finish(self.tally.to_dict(), render)
-        except KeyboardInterrupt:
-            count = sum(self.tally.outcomes.values())
-            raise KeyboardInterrupt(
-                f"interrupted; {count} finished records are in {str(partial_path(output))!r}. "
-                "Run the same command again to go on."
-            ) from None
+        with resumable(lambda: f"{self._counted} finished records are in {str(partial_path(output))!r}"), writer:
+            for done in writer.finished.values():
+                self.tally.add(done.outcome, done.flagged)
+            if writer.finished:
+                note(f"resuming {str(output)!r}: {len(writer.finished)} records are done already")
+            total = self._total(path)
+            with self._progress(total, len(writer.finished)) as bar:
+                for verdict in self._verdicts(scope, path, writer.finished, bar):
+                    writer.write(verdict)
+            self._check_all_read(total)
+            writer.finish(self.tally.to_dict(), None if self._form == "json" else self._render)
 
     def _verdicts(
         self,
@@ -206,13 +203,23 @@ class FileRun:
             bar.set_postfix(flagged=self.tally.flagged, bad=len(self.tally.bad), refresh=False)
             bar.update()
 
+    @property
+    def _counted(self) -> int:
+        return sum(self.tally.outcomes.values())
+
+    @property
+    def _form(self) -> str:
+        """What the output holds: JSON is lines, unless its name promises one document."""
+        whole = self.output is not None and self.format == "json" and promised(self.output) == JSON
+        return "json array" if whole else self.format
+
     def _total(self, path: Path) -> int:
         count = count_lines(path)
         return count if self.limit is None else min(count, self.limit)
 
     def _check_all_read(self, total: int) -> None:
         """Never call a run done that saw fewer records than the file held when it began."""
-        seen = sum(self.tally.outcomes.values()) + len(self.tally.bad)
+        seen = self._counted + len(self.tally.bad)
         if seen < max(total, 1):
             raise InputError(
                 f"{self.data!r} changed while it was read: {seen} of {total} records were seen. "
@@ -251,23 +258,27 @@ class FileRun:
             "seed": reading.seed,
             "input_sha256": file_sha256(path),
             "limit": self.limit,
-            "format": self.format,
+            "format": self._form,
             "include_context": self.include_context or self.format == "html",
         }
 
-    def _recall(self, output: Path) -> None:
-        note(f"{str(output)!r} is already complete. Pass --overwrite to make it again.")
-        self.tally = recorded_summary(output, Tally.from_dict)
-
-    def _render(self, partial: Path, output: Path) -> None:
+    def _render(self, partial: Path, place: Path) -> None:
         if self.format == "html":
             from groundscope.report.verdict.html import write_page
 
             page = list(read_verdicts(partial))
-            write_page(output, page, labels=self._page_labels(page))
-        else:
-            texts = (self._text(verdict, False) for verdict in read_verdicts(partial))
-            replace_text(output, "\n\n".join(texts) + "\n")
+            write_page(place, page, labels=self._page_labels(page))
+            return
+        with place.open("w", encoding="utf-8", newline="") as stream:
+            if self.format == "text":
+                texts = (self._text(verdict, False) for verdict in read_verdicts(partial))
+                stream.write("\n\n".join(texts) + "\n")
+                return
+            before = "[\n"
+            for _, record in run_records(partial):
+                stream.write(before + json.dumps(record, ensure_ascii=False, allow_nan=False))
+                before = ",\n"
+            stream.write("\n]\n" if before != "[\n" else "[]\n")
 
     def _page_labels(self, page: list[Verdict]) -> list[tuple[Label, ...] | None]:
         return [self._labels.get(verdict.id or "") for verdict in page]

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from groundscope.cli.options import output_folder
+
 
 def import_probe(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="The released pickle; nothing in it is run.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the detector goes.")],
+    output: Annotated[Path, output_folder("Where the detector goes.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a detector that is there already.")] = False,
 ) -> None:
     """Turn a released Lookback Lens classifier into a detector, without unpickling it.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groundscope.cli.console import note
-from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, TemplateOption
+from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, TemplateOption, output_folder
 from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def train(
     data: Annotated[
         list[Path], typer.Option("--train", metavar="DATA", help="JSON Lines or a trace store; repeat for more.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the detector goes.")],
+    output: Annotated[Path, output_folder("Where the detector goes.")],
     dev: Annotated[
         list[Path] | None,
         typer.Option(metavar="DATA", help="Examples to choose on; without it a part of --train is held back."),

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groundscope.cli.console import note
-from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
+from groundscope.cli.options import (
+    BatchSizeOption,
+    DeviceOption,
+    DtypeOption,
+    LimitOption,
+    TemplateOption,
+    output_folder,
+)
 from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 
 def transfer(
     detector: Annotated[Path, typer.Argument(help="Folder of a trained linear probe.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the new probe goes.")],
+    output: Annotated[Path, output_folder("Where the new probe goes.")],
     data: Annotated[
         Path, typer.Option(metavar="DATA", help="Texts for both models: JSON Lines, or the trace store of the old one.")
     ],

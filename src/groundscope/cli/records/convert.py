@@ -13,8 +13,11 @@ from typing import IO, Annotated, cast
 import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
+from groundscope.cli.options import output_file
 from groundscope.errors import InputError
-from groundscope.outputs.verdicts import check_place
+from groundscope.outputs.names import GZIP, LINES, check_promise, promised
+from groundscope.outputs.places import check_new_file
+from groundscope.outputs.writing import replaced
 
 EPILOG = (
     "Exit codes. 0: done. 2: wrong use or refused input. 3: some records could not be read; the others are written."
@@ -35,7 +38,7 @@ def convert(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here (gzip if it ends in .gz); default: stdout."),
+        output_file("Write here (gzip if it ends in .gz); default: stdout."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
 ) -> None:
@@ -48,9 +51,8 @@ def convert(
     from groundscope.data.loaders.registry import inputs_of, read_examples
 
     if output is not None:
-        check_place(output, inputs_of(sources))
-        if output.exists() and not overwrite:
-            raise InputError(f"{str(output)!r} exists. Choose another -o, or pass --overwrite.")
+        check_new_file(output, inputs_of(sources), overwrite=overwrite)
+        check_promise(output.with_suffix("") if promised(output) == GZIP else output, LINES)
     records = read_examples(sources, source_format)
     written, bad = 0, 0
     with _writer(output) as stream:
@@ -77,13 +79,8 @@ def _writer(output: Path | None) -> Iterator[IO[str]]:
     if output is None:
         yield sys.stdout
         return
-    temporary = output.with_name(f"{output.name}.partial")
-    try:
-        with contextlib.ExitStack() as stack:
-            raw: IO[bytes] = stack.enter_context(temporary.open("wb"))
-            if output.suffix == ".gz":  # no name and time inside: the same input gives the same bytes
-                raw = cast(IO[bytes], stack.enter_context(gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0)))
-            yield stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replaced(output) as temporary, contextlib.ExitStack() as stack:
+        raw: IO[bytes] = stack.enter_context(temporary.open("wb"))
+        if promised(output) == GZIP:  # no name and time inside: the same input gives the same bytes
+            raw = cast(IO[bytes], stack.enter_context(gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0)))
+        yield stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from groundscope.cli.options import output_file
 from groundscope.errors import InputError, is_finite
 
 EPILOG = (
@@ -19,7 +20,7 @@ EPILOG = (
 
 def label(
     data: Annotated[str, typer.Argument(metavar="DATA", help="JSON Lines, plain or gzip; see 'convert' for others.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the labelled records go.")],
+    output: Annotated[Path, output_file("Where the labelled records go.")],
     judge_url: Annotated[
         str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
     ] = None,

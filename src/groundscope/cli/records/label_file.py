@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from groundscope._version import __version__
-from groundscope.cli.console import EXIT_INCOMPLETE, note
+from groundscope.cli.console import EXIT_INCOMPLETE, note, note_complete, resumable
 from groundscope.data.checking.intact import check_intact
 from groundscope.data.checking.label_faults import label_of
 from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records, record_line
@@ -23,7 +22,9 @@ from groundscope.data.labelling.judge import Judge, JudgeError, NothingToJudgeEr
 from groundscope.data.labelling.judge_prompt import prompt_sha256
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.example import Example
-from groundscope.outputs.verdicts import RunWriter, check_place, partial_path, recorded_summary, run_records, run_state
+from groundscope.outputs.names import LINES, check_promise
+from groundscope.outputs.places import check_file_place
+from groundscope.outputs.runs import RunWriter, partial_path, run_records, summary_if_complete
 
 _FAILED = "failed"
 _LABEL_FIELDS = ("labels", "hallucinated", "label_kind", "unmatched_spans", "label_reasons", "labelled_by")
@@ -171,7 +172,8 @@ class LabelRun:
 
     def execute(self) -> int:
         """Label the file and return the exit code."""
-        check_place(self.output, [self.data])
+        check_file_place(self.output, [self.data])
+        check_promise(self.output, LINES)
         if str(self.data) == STDIN:
             raise InputError("Standard input cannot be labelled: the file is read twice. Save it to a file first.")
         check_intact(self.data)
@@ -180,22 +182,17 @@ class LabelRun:
         if isinstance(self.labeller, GoldLabeller):
             self.labeller.check(self.data)
         settings = self._settings()
-        if not self.overwrite and run_state(self.output, settings) == "complete":
-            note(f"{str(self.output)!r} is already complete. Pass --overwrite to make it again.")
-            self.tally = recorded_summary(self.output, Tally.from_dict)
+        recalled = None if self.overwrite else summary_if_complete(self.output, settings, Tally.from_dict)
+        if recalled is not None:
+            note_complete(self.output)
+            self.tally = recalled
             return self._report(True)
         writer = RunWriter(self.output, settings, overwrite=self.overwrite, read=Tally().read)
-        try:
-            with writer:
-                done = self._resumed()
-                finished = self._label(writer, done)
-                if finished:
-                    writer.finish(self._summary(), self._render)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"interrupted; {self.tally.labelled} labelled records are in {str(partial_path(self.output))!r}. "
-                "Run the same command again to go on."
-            ) from None
+        partial = partial_path(self.output)
+        with resumable(lambda: f"{self.tally.labelled} labelled records are in {str(partial)!r}"), writer:
+            finished = self._label(writer, self._resumed())
+            if finished:
+                writer.finish(self._summary(), self._render)
         return self._report(finished)
 
     def _label(self, writer: RunWriter, done: set[str]) -> bool:
@@ -294,7 +291,7 @@ class LabelRun:
 
     def _resumed(self) -> set[str]:
         """Count what an earlier run did; records on which it failed are tried again."""
-        latest = {str(record["id"]): record for record in self._partial()}
+        latest = {record["id"]: record for record in self._partial()}
         for record in self._partial():
             self.tally.usage += Usage(**record["usage"])
         done = {key for key, record in latest.items() if record["outcome"] != _FAILED}
@@ -307,31 +304,21 @@ class LabelRun:
     def _partial(self) -> Iterator[dict[str, Any]]:
         return (record for _, record in run_records(partial_path(self.output)))
 
-    def _render(self, partial: Path) -> None:
+    def _render(self, partial: Path, place: Path) -> None:
         """Write the input's records in their order, each with its labels."""
-        latest = {str(record["id"]): record for _, record in run_records(partial)}
+        latest = {record["id"]: record for _, record in run_records(partial)}
         how = {name: value for name, value in self.labeller.settings.items() if name != "url"}
-        temporary = self.output.with_name(f"{self.output.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("w", encoding="utf-8", newline="") as stream:
-                for example in self._records():
-                    if isinstance(example, BadRecord):
-                        continue
-                    record = example.to_dict()
-                    if not self._keeps(example):
-                        found = latest[example.id or ""]
-                        record = {name: value for name, value in record.items() if name not in _LABEL_FIELDS}
-                        record |= {name: value for name, value in found["fields"].items() if value is not None}
-                        record["labelled_by"] = how if found["error"] is None else how | {"error": found["error"]}
-                    stream.write(record_line(record))
-            temporary.replace(self.output)
-        except OSError as exc:
-            raise PrerequisiteError(
-                f"{str(self.output)!r} cannot be written: {exc.strerror}. What is labelled is in {str(partial)!r}; "
-                "make room and run the same command again."
-            ) from exc
-        finally:
-            temporary.unlink(missing_ok=True)
+        with place.open("w", encoding="utf-8", newline="") as stream:
+            for example in self._records():
+                if isinstance(example, BadRecord):
+                    continue
+                record = example.to_dict()
+                if not self._keeps(example):
+                    found = latest[example.id or ""]
+                    record = {name: value for name, value in record.items() if name not in _LABEL_FIELDS}
+                    record |= {name: value for name, value in found["fields"].items() if value is not None}
+                    record["labelled_by"] = how if found["error"] is None else how | {"error": found["error"]}
+                stream.write(record_line(record))
 
     def _report(self, finished: bool) -> int:
         note(f"{self.tally.text(self.prices)}.")

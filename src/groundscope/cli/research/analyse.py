@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
-from groundscope.cli.options import DeviceOption, DtypeOption, LimitOption, TemplateOption
+from groundscope.cli.options import DeviceOption, DtypeOption, LimitOption, TemplateOption, output_folder
 from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _JSON, _MARKDOWN = "analysis.json", "analysis.md"
 
 def analyse(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Labelled JSON Lines, or a trace store.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")],
+    output: Annotated[Path, output_folder("Where the report goes.")],
     differences: Annotated[
         bool, typer.Option(help="Compare faithful and hallucinated responses, head by head and layer by layer.")
     ] = True,
@@ -66,6 +66,7 @@ def analyse(
     template: TemplateOption = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences read at once.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of every draw.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier analysis.")] = False,
 ) -> None:
     """Ask what ReDeEP and LUMINA asked, on any model and data.
 
@@ -78,14 +79,11 @@ def analyse(
     from groundscope.analyse.report import markdown
     from groundscope.analyse.run import Plan
     from groundscope.analyse.run import analyse as run
-    from groundscope.errors import InputError, PrerequisiteError
-    from groundscope.outputs.places import check_folder_place
-    from groundscope.outputs.verdicts import replace_text
+    from groundscope.outputs.places import FolderKind
+    from groundscope.outputs.writing import replaced_folder
     from groundscope.train.data import ReadingOptions
 
-    if output.exists() and (not output.is_dir() or any(p.name not in (_JSON, _MARKDOWN) for p in output.iterdir())):
-        raise InputError(f"{str(output)!r} exists and is no analysis. Choose another -o.")
-    check_folder_place(output)
+    FolderKind("analysis", _JSON, parts=(_MARKDOWN,)).check(output, overwrite=overwrite)
     plan = Plan(
         differences=differences,
         copying=copying,
@@ -102,12 +100,9 @@ def analyse(
     found = run(data, plan, options, progress=shown)
     text = markdown(found)
     record = json.dumps(found.to_dict(), ensure_ascii=False, indent=2, allow_nan=False)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        replace_text(output / _MARKDOWN, text)
-        replace_text(output / _JSON, record + "\n")
-    except OSError as exc:
-        raise PrerequisiteError(f"{str(output)!r} cannot be written: {exc.strerror}.") from exc
+    with replaced_folder(output) as made:
+        (made / _MARKDOWN).write_text(text, encoding="utf-8")
+        (made / _JSON).write_text(record + "\n", encoding="utf-8")
     print(text, end="")
     note(f"wrote {output / _JSON} and {output / _MARKDOWN}")
     failed = [item for _, item in found.interventions if item.unread]

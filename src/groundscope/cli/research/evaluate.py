@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
-from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, TemplateOption
+from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, TemplateOption, output_folder
 from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ EPILOG = (
 
 def evaluate(
     data: Annotated[list[Path], typer.Argument(metavar="DATA...", help="Labelled JSON Lines or trace stores.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The report to make.")],
+    output: Annotated[Path, output_folder("The report to make.")],
     detector: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,12 +81,12 @@ def evaluate(
     from groundscope.evaluate.protocol.protocol import evaluate as measure
     from groundscope.evaluate.protocol.thresholds import Objective
     from groundscope.evaluate.protocol.units import LEVELS, check_levels
-    from groundscope.report.evaluation.folder import PAGE, check_report_place, write_report
+    from groundscope.report.evaluation.folder import PAGE, REPORT, write_report
     from groundscope.train.data import PreparedData, ReadingOptions, check_one_reader, prepare_data
 
     Objective.parse(objective)
     levels = check_levels(level or LEVELS)
-    check_report_place(output, overwrite)
+    REPORT.check(output, overwrite=overwrite)
     chosen = named_detectors(detector)
     options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
     incomplete = False

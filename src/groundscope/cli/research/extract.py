@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from groundscope.cli.console import EXIT_INCOMPLETE, note
-from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption
+from groundscope.cli.console import EXIT_INCOMPLETE, note, resumable
+from groundscope.cli.options import (
+    BatchSizeOption,
+    DeviceOption,
+    DtypeOption,
+    LimitOption,
+    TemplateOption,
+    output_folder,
+)
 
 if TYPE_CHECKING:
     from groundscope.detectors.base import Detector
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
 
 def extract(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="JSON Lines, plain or gzip.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The trace store to make.")],
+    output: Annotated[Path, output_folder("The trace store to make.")],
     detector: Annotated[
         list[str] | None,
         typer.Option(help="Whose signals to keep; repeat for more. Default: all that one pass per document yields."),
@@ -40,22 +47,18 @@ def extract(
     record could not be read.
     """
     from groundscope.errors import InputError
-    from groundscope.trace.storage.store import check_store_place
+    from groundscope.trace.storage.store import STORE
     from groundscope.train.data import ReadingOptions
     from groundscope.train.extraction import Extraction
 
-    check_store_place(output)
+    STORE.check(output)
     options = ReadingOptions(model, device, None if dtype == "auto" else dtype, template, batch_size, seed)
     chosen = chosen_detectors(detector, bool(signal))
     if not chosen and not signal:
         raise InputError("Give at least one --detector or --signal.")
     run = Extraction(data, output, chosen, tuple(signal or ()), options, limit, overwrite, leave_out=not detector)
-    try:
+    with resumable(lambda: f"finished shards are in {str(output)!r}"):
         run.execute()
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"interrupted; finished shards are in {str(output)!r}. Run the same command again to go on."
-        ) from None
     note(f"{run}.")
     raise typer.Exit(EXIT_INCOMPLETE if run.incomplete else 0)
 

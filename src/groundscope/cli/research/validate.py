@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from groundscope.cli.console import EXIT_INCOMPLETE, note
-from groundscope.cli.options import DeviceOption, DtypeOption, LimitOption, TemplateOption
+from groundscope.cli.options import DeviceOption, DtypeOption, LimitOption, TemplateOption, output_file
 from groundscope.train.progress import shown
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ def validate(
     template: TemplateOption = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences read at once.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of random documents and resamples.")] = 0,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the results as JSON.")
-    ] = None,
+    output: Annotated[Path | None, output_file("Also write the results as JSON.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")] = False,
     format: Annotated[Literal["text", "json"], typer.Option(help="How to print the results.")] = "text",  # noqa: A002
 ) -> None:
@@ -66,7 +64,9 @@ def validate(
     from groundscope.evaluate.hypotheses.quantity import Quantity
     from groundscope.evaluate.hypotheses.validation import ValidationOptions
     from groundscope.evaluate.hypotheses.validation import validate as run
-    from groundscope.outputs.verdicts import check_place, replace_text
+    from groundscope.outputs.names import JSON, check_promise
+    from groundscope.outputs.places import check_new_file
+    from groundscope.outputs.writing import replace_text
     from groundscope.trace.storage.store import is_store
     from groundscope.train.data import ReadingOptions, records
 
@@ -76,9 +76,8 @@ def validate(
             "Give the JSON Lines file that the store was made from."
         )
     if output is not None:
-        check_place(output, [data])
-        if output.exists() and not overwrite:
-            raise InputError(f"{str(output)!r} exists. Choose another -o, or pass --overwrite.")
+        check_new_file(output, [data], overwrite=overwrite)
+        check_promise(output, JSON)
     names = list(dict.fromkeys(signal or ["mmd", "information_processing_rate_calibrated"]))
     quantities = [Quantity.parse(name, role) for name in names]
     bad: list[BadRecord] = []

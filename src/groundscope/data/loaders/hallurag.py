@@ -18,7 +18,7 @@ from typing import Any
 from groundscope.data.jsonl import BadRecord
 from groundscope.data.loaders.objects import convert_files, flag_of, text_field
 from groundscope.errors import InputError
-from groundscope.example import Example, Label
+from groundscope.example import Example, Label, as_text
 
 _CHUNK = re.compile(r"(?:^|^Context: )### Chunk (\d+): ", re.MULTILINE)
 _SPLITS = {"train": "train", "val": "dev", "test": "test"}
@@ -49,9 +49,9 @@ def _convert(path: Path, number: int, record: Mapping[str, Any]) -> Iterable[Exa
     if invalid:
         extra["invalid_sentences"] = invalid
     known = not invalid
-    source = prompt["passage"].get("useful_art_i")
+    source, place = (as_text(name, prompt["passage"].get(name)) for name in ("useful_art_i", "useful_passage_i"))
     model = text_field(record, "model")
-    parts = (model.rpartition("/")[2], record.get("quantization"), source, prompt["passage"].get("useful_passage_i"))
+    parts = (model.rpartition("/")[2], as_text("quantization", record.get("quantization")), source, place)
     answerable = "answerable" if prompt.get("answerable") else "unanswerable"
     yield Example(
         question=question,
@@ -59,13 +59,13 @@ def _convert(path: Path, number: int, record: Mapping[str, Any]) -> Iterable[Exa
         response=response,
         labels=labels if known else None,
         hallucinated=bool(labels) if known or labels else None,
-        id="-".join(["hallurag", *(str(part) for part in parts if part is not None), answerable]),
+        id="-".join(["hallurag", *(part for part in parts if part is not None), answerable]),
         dataset="hallurag",
         task="qa",
         label_kind="sentence" if known else "response" if labels else None,
         model=model,
         split=_SPLITS.get(path.name.split("_", 1)[0]),
-        source_id=None if source is None else str(source),
+        source_id=source,
         extra=extra,
     )
 

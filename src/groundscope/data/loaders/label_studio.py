@@ -19,7 +19,7 @@ from typing import Any
 from groundscope.data.jsonl import BadRecord
 from groundscope.data.loaders.objects import convert_files
 from groundscope.errors import InputError
-from groundscope.example import Example, Label
+from groundscope.example import Example, Label, as_text
 
 _RESPONSES = ("response", "answer", "output", "text")
 _CONTEXTS = ("context", "passages", "document", "documents", "source", "knowledge")
@@ -92,10 +92,10 @@ def _convert(path: Path, number: int, record: Mapping[str, Any]) -> Iterable[Exa
         response=response,
         labels=labels,
         hallucinated=None if labels is None else bool(labels),
-        id=str(data.get("id", record.get("id", f"line-{number}"))),
+        id=as_text("id", data.get("id", record.get("id", f"line-{number}"))),
         label_kind=None if labels is None else "span",
         extra=extra,
-        **{key: str(data[key]) for key in _TEXT_FIELDS if data.get(key) is not None},
+        **{key: as_text(key, data.get(key)) for key in _TEXT_FIELDS},
     )
 
 

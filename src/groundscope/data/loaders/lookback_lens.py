@@ -16,7 +16,7 @@ from groundscope.data.jsonl import BadRecord
 from groundscope.data.labelling.occurrences import place_quotes
 from groundscope.data.loaders.objects import convert_files, text_field
 from groundscope.errors import InputError
-from groundscope.example import Example
+from groundscope.example import Example, as_text
 
 _HEADS = re.compile(r"\A(?:#(?:Document|Article)#:\s*)+")
 _QUESTION = "\n#Question#:"
@@ -61,7 +61,7 @@ def _convert(path: Path, number: int, record: Mapping[str, Any]) -> Iterable[Exa
         response=response,
         labels=None if whole or hallucinated is None else placed.labels,
         hallucinated=hallucinated,
-        id=f"lookback-lens-{record.get('index', f'line-{number}')}",
+        id=f"lookback-lens-{as_text('index', record.get('index', f'line-{number}'))}",
         dataset="lookback_lens",
         task="qa" if mark else "summarization",
         label_kind=None if hallucinated is None else "response" if whole else "span",

@@ -14,7 +14,7 @@ from typing import Any
 from groundscope.data.jsonl import BadRecord
 from groundscope.data.loaders.objects import convert_files, text_field
 from groundscope.errors import InputError
-from groundscope.example import Example
+from groundscope.example import Example, as_text
 
 # (question, contexts, answer, fields with right answers)
 _FORMS = (
@@ -44,7 +44,7 @@ def _convert(path: Path, number: int, record: Mapping[str, Any]) -> Iterable[Exa
         question=text_field(record, question),
         passages=tuple(passages),
         response=text_field(record, answer),
-        id=str(record["id"]) if isinstance(record.get("id"), (str, int)) else f"ragas-{number}",
+        id=as_text("id", record.get("id", f"ragas-{number}")),
         task="qa",
         extra={"gold_answers": gold} if gold else {},
     )

@@ -25,7 +25,7 @@ from groundscope.data.jsonl import BadRecord
 from groundscope.data.labelling.occurrences import check_label_text
 from groundscope.data.loaders.objects import convert_files, first_object, flag_of, read_objects, text_field
 from groundscope.errors import InputError
-from groundscope.example import Example, Label
+from groundscope.example import Example, Label, as_text
 
 _TASKS = {"QA": "qa", "Summary": "summarization", "Data2txt": "data2text"}
 _PASSAGE = re.compile(r"^passage (\d+):", re.MULTILINE)
@@ -100,13 +100,17 @@ def _read(paths: Sequence[Path], dataset: str) -> Iterator[Example | BadRecord]:
 
 
 def _joined(responses: Sequence[Path], sources: Sequence[Path], dataset: str) -> Iterator[Example | BadRecord]:
-    known: dict[str, dict[str, Any]] = {}
+    known: dict[str | None, dict[str, Any]] = {}
     for path in sources:
         for number, record in read_objects(path):
             if isinstance(record, BadRecord):
                 yield BadRecord(number, f"{path.name}: {record.error}")
                 continue
-            key = str(record.get("source_id"))
+            try:
+                key = as_text("source_id", record.get("source_id"))
+            except InputError as exc:
+                yield BadRecord(number, f"{path.name}: {exc}")
+                continue
             if known.setdefault(key, record) != record:
                 raise InputError(
                     f"The source {key!r} stands twice with different content, the second time in {str(path)!r}, "
@@ -116,9 +120,9 @@ def _joined(responses: Sequence[Path], sources: Sequence[Path], dataset: str) ->
 
 
 def _convert(
-    sources: Mapping[str, Mapping[str, Any]], dataset: str, path: Path, number: int, record: Mapping[str, Any]
+    sources: Mapping[str | None, Mapping[str, Any]], dataset: str, path: Path, number: int, record: Mapping[str, Any]
 ) -> Iterable[Example]:
-    key = str(record.get("source_id"))
+    key = as_text("source_id", record.get("source_id"))
     if key not in sources:
         raise InputError(f"The response's source {key!r} is not in the file of sources.")
     source = sources[key]
@@ -142,12 +146,12 @@ def _convert(
         response=response,
         labels=labels,
         hallucinated=hallucinated,
-        id=f"{dataset}-{record.get('id', f'line-{number}')}",
+        id=f"{dataset}-{as_text('id', record.get('id', f'line-{number}'))}",
         dataset=dataset,
         task=task,
         label_kind=kind,
-        model=None if record.get("model") is None else str(record["model"]),
-        split=None if record.get("split") is None else str(record["split"]),
+        model=as_text("model", record.get("model")),
+        split=as_text("split", record.get("split")),
         source_id=key,
         extra=extra,
     )

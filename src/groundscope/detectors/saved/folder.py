@@ -1,13 +1,12 @@
 """Trained detectors on disk: ``detector.json`` and ``detector.safetensors``, nothing that could run.
 
-The folder also holds ``README.md``, the model card. It is written under another name first, then renamed.
+The folder also holds ``README.md``, the model card. It appears whole or not at all.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
-import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,10 +21,12 @@ from groundscope.detectors.base import Detector
 from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.registry import from_name, names
 from groundscope.errors import GroundscopeError, InputError, PrerequisiteError, UnknownNameError
-from groundscope.outputs.places import check_folder_place
+from groundscope.outputs.places import FolderKind
+from groundscope.outputs.writing import replaced_folder
 from groundscope.verdict_parts import Threshold, is_threshold
 
 CONFIG, ARRAYS, CARD = "detector.json", "detector.safetensors", "README.md"
+SAVED_DETECTOR = FolderKind("saved detector", CONFIG, parts=(ARRAYS, CARD))
 _FORMAT = 1
 
 
@@ -82,12 +83,15 @@ def save_detector(detector: LearnedDetector, folder: str | Path, card: str | Non
         InputError: If the folder holds something else.
     """
     from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     detector.check_fitted()
-    folder = Path(folder)
     check_folder(folder, overwrite=True)
     arrays, facts = detector.state()
+    try:
+        packed = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise InputError(f"What {detector.name!r} learnt cannot be written as plain arrays: {exc!r}.") from exc
     threshold = detector.threshold_
     config = {
         "format": _FORMAT,
@@ -98,67 +102,22 @@ def save_detector(detector: LearnedDetector, folder: str | Path, card: str | Non
         "fingerprint": detector.fingerprint_,
         "threshold": None if threshold is None else asdict(threshold),
         "trained_on": detector.trained_on_,
+        "arrays_sha256": hashlib.sha256(packed).hexdigest(),
     }
     try:
-        json.dumps(config, allow_nan=False)
+        text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as exc:
         raise InputError(f"What {detector.name!r} was made with or learnt cannot be written as JSON: {exc}.") from exc
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as exc:
-        raise PrerequisiteError(f"{str(folder)!r} cannot be written: {exc.strerror}.") from exc
-    try:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / ARRAYS)
-        config["arrays_sha256"] = file_sha256(temporary / ARRAYS)
-        text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
-        (temporary / CONFIG).write_text(text + "\n", encoding="utf-8")
-        (temporary / CARD).write_text(card or _short_card(detector), encoding="utf-8")
-        temporary.chmod(0o755)
-        # safetensors creates files for the owner alone; a detector that others share must stay readable.
-        (temporary / ARRAYS).chmod(stat.S_IMODE((temporary / CONFIG).stat().st_mode))
-        _put_in_place(temporary, folder)
-    except OSError as exc:
-        raise PrerequisiteError(f"{str(folder)!r} cannot be written: {exc.strerror}.") from exc
-    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as exc:
-        raise InputError(f"What {detector.name!r} learnt cannot be written as plain arrays: {exc!r}.") from exc
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return folder
+    with replaced_folder(folder) as made:
+        (made / ARRAYS).write_bytes(packed)
+        (made / CONFIG).write_text(text + "\n", encoding="utf-8")
+        (made / CARD).write_text(card or _short_card(detector), encoding="utf-8")
+    return Path(folder)
 
 
-def _put_in_place(made: Path, folder: Path) -> None:
-    """Give a folder its final name; what had it before is back if that fails."""
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)  # left by a run that was killed between the two renames
-    if not folder.exists():
-        made.rename(folder)
-        return
-    folder.rename(old)
-    try:
-        made.rename(folder)
-    except BaseException:
-        old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def check_folder(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse a place that holds something or cannot be written, before any work is done.
-
-    Args:
-        folder: The place.
-        overwrite: Whether a detector may be replaced; nothing else ever is.
-
-    Raises:
-        InputError: If it holds something else, or a detector that is not to be replaced.
-        PrerequisiteError: If it cannot be written.
-    """
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
-        raise InputError(f"{str(folder)!r} exists and is no saved detector. Choose another folder.")
-    if not overwrite and (folder / CONFIG).is_file():
-        raise InputError(f"{str(folder)!r} holds a detector already. Pass --overwrite to replace it.")
-    check_folder_place(folder)
+def check_folder(folder: str | Path, *, overwrite: bool = False) -> None:
+    """Refuse a place that no detector may be saved in; see :meth:`FolderKind.check`."""
+    SAVED_DETECTOR.check(folder, overwrite=overwrite)
 
 
 def load_detector(source: str | Path) -> LearnedDetector:

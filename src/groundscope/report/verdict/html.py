@@ -22,6 +22,7 @@ from markupsafe import Markup
 from groundscope._version import __version__
 from groundscope.errors import InputError, PrerequisiteError
 from groundscope.example import Label
+from groundscope.outputs.writing import replace_text
 from groundscope.report.pages import asset, digest, environment
 from groundscope.report.safe_text import escape_name, split_hidden
 from groundscope.report.verdict.excerpts import Excerpts
@@ -102,17 +103,11 @@ def write_page(
         PrerequisiteError: If the file cannot be written.
     """
     page = render_page(verdicts, title=title, labels=labels)
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        try:
-            part.write_text(page, encoding="utf-8")
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        replace_text(Path(path), page)
     except OSError as exc:
         raise PrerequisiteError(
-            f"The report cannot be written to {target}: {exc.strerror or exc}. "
+            f"The report cannot be written to {os.fspath(path)}: {exc.strerror or exc}. "
             "Choose a file in an existing folder that you may write to."
         ) from exc
 

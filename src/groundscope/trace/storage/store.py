@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from groundscope.errors import InputError, MismatchError, PrerequisiteError
-from groundscope.outputs.places import check_folder_place
-from groundscope.outputs.verdicts import replace_text
+from groundscope.outputs.places import FolderKind
+from groundscope.outputs.writing import replace_text
 from groundscope.trace.storage.shard import FORMAT, read_shard, shard_ids, shard_signals, write_shard
 from groundscope.trace.traced import TracedExample
 
 INDEX = "store.json"
 _TEMPORARY = ".tmp"
+STORE = FolderKind("trace store", INDEX, leftovers=(f"*{_TEMPORARY}",), resumes=True)
 # Values in one shard: small enough to be in memory twice, large enough to compress and to read fast.
 _SHARD_VALUES = 32_000_000
 _SHARD_EXAMPLES = 256
@@ -148,7 +149,7 @@ class TraceWriter:
         self._values = 0
         self._last = time.monotonic()
         self.finished: set[str] = set()
-        check_store_place(self.folder)
+        STORE.check(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             # Left by a run that was killed: of those that write, one at a time is let in.
@@ -228,24 +229,7 @@ class TraceWriter:
 
 def is_store(path: str | Path) -> bool:
     """Whether a path is a trace store, finished or not."""
-    return (Path(path) / INDEX).is_file()
-
-
-def check_store_place(folder: Path) -> None:
-    """Refuse a folder that holds anything but a trace store, or cannot be written.
-
-    Raises:
-        InputError: If it holds something else.
-        PrerequisiteError: If it cannot be written.
-    """
-    # Of a run that was killed before its index was whole, a temporary file may be left.
-    if (
-        folder.exists()
-        and not is_store(folder)
-        and (not folder.is_dir() or any(path.suffix != _TEMPORARY for path in folder.iterdir()))
-    ):
-        raise InputError(f"{str(folder)!r} exists and is no trace store. Choose another -o.")
-    check_folder_place(folder)
+    return STORE.is_here(path)
 
 
 def read_index(folder: Path) -> dict[str, Any]:
