@@ -26,6 +26,8 @@ from groundscope.trace.trace import FloatArray, Trace
 from groundscope.trace.traced import TracedExample
 
 ContrastSource = Literal["auto", "pool", "examples"]
+# Characters by which a random document is named.
+_BEGINNING = 60
 _log = logging.getLogger(__name__)
 UnreadOutcome = Literal["no_answer", "no_context", "too_long", "failed"]
 
@@ -207,6 +209,8 @@ class Reader:
                 f"{subject} has no other examples to draw a random document from. Use contrast='pool' or 'auto'."
             )
         contrasts, info = self._documents(example, ())
+        if contrasts:  # scoring the finished text draws by the response too, so the verdict names this one
+            info = {**info, "drawn": "before the response", "begins": contrasts[0][0][:_BEGINNING]}
         return self._renderer.prompt(example.question, example.passages, contrasts, contrast_info=info, reserve=reserve)
 
     def _documents(self, example: Example, others: Sequence[Example]) -> tuple[list[tuple[str, ...]], dict[str, Any]]:

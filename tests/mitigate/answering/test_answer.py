@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import groundscope as gs
+from groundscope.data.contrast import neutral_passages
 from groundscope.errors import ContextTooLongError, InputError, UnknownNameError
 from groundscope.mitigate.answering.abstain import REFUSAL
 from groundscope.mitigate.answering.options import STRATEGIES, Writing
@@ -51,6 +52,9 @@ def test_text_verdict_and_log_agree(tiny, scopes, detector, strategy):
     assert (done.strategy, done.log.strategy, done.ended) == (strategy, strategy, "length")
     assert done.verdict.flagged == (done.verdict.score >= 1.0) and done.verdict.question == QUESTION
     assert (done.verdict.contrast is not None) == (detector == "contrast")
+    if done.verdict.contrast is not None:
+        assert done.verdict.contrast["drawn"] == "before the response"
+        assert any(text.startswith(done.verdict.contrast["begins"]) for text in neutral_passages())
     record = json.loads(json.dumps(done.to_dict(), allow_nan=False))
     assert Verdict.from_dict(record["verdict"]) == done.verdict and DecisionLog.from_dict(record["log"]) == done.log
     assert "passages" not in done.to_dict(include_context=False)["verdict"]
@@ -231,3 +235,10 @@ def test_every_strategy_on_the_embedded_model(embedded):
             assert done.verdict.score == pytest.approx(
                 scope.score("When was the tower completed?", PASSAGES, done.text).score, abs=0.5
             )
+
+
+def test_drafts_and_verdict_have_one_random_document(tiny):
+    drafts = []
+    scope = gs.Scope(tiny, "contrast", threshold=1.0)
+    done = scope.generate(QUESTION, PASSAGES, "sample", max_new_tokens=40, on_draft=drafts.append)
+    assert drafts and {draft.contrast["begins"] for draft in drafts} == {done.verdict.contrast["begins"]}

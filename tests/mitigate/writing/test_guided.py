@@ -322,3 +322,44 @@ def test_a_detector_that_fails_is_named_and_the_answer_stands(tiny, prompt, wron
         next(answer)
     assert answer.session.ids(0) == kept and len(answer.decisions) == 1
     assert tiny.model.config._attn_implementation != "groundscope"
+
+
+def test_a_candidate_that_only_asks_is_passed_over(tiny, prompt, monkeypatch):
+    session, detector = session_of(tiny, ById(), prompt), ById()
+    plain, _ = run(session, detector, max_new_tokens=5)
+    best = plain.decisions[0].taken
+    heard = []
+
+    def asks(text, question):
+        heard.append(question)
+        return text == best.text
+
+    monkeypatch.setattr("groundscope.mitigate.writing.guided.only_asks", asks)
+    answer, _ = run(session, detector, max_new_tokens=5)
+    (decision,) = answer.decisions
+    assert set(heard) == {QUESTION}
+    assert all((item.score is None) == (item.text == best.text) for item in decision.candidates)
+    assert decision.taken.text != best.text and decision.basis == "score"
+    others = [item.score for item in plain.decisions[0].candidates if item.text != best.text]
+    assert decision.taken.score == min(others)
+    assert DecisionLog.from_dict(json.loads(json.dumps(answer.log.to_dict()))) == answer.log
+    official, _ = run(session, detector, max_new_tokens=5, variant="official", sampler=Sampler(1.0, seed=4))
+    assert all(item.score is not None for item in official.decisions[0].candidates)
+
+
+def test_where_all_candidates_ask_their_scores_decide(tiny, prompt, monkeypatch):
+    session = session_of(tiny, ById(), prompt)
+    plain, _ = run(session, ById(), max_new_tokens=10)
+    monkeypatch.setattr("groundscope.mitigate.writing.guided.only_asks", lambda text, question: True)
+    answer, _ = run(session, ById(), max_new_tokens=10)
+    assert answer.decisions == plain.decisions
+
+
+@pytest.mark.slow
+def test_the_question_is_not_written_back(embedded):
+    """Beside the passage "the tower" for "it" is the best supported word there is."""
+    scope = gs.Scope(embedded, threshold=0.0)
+    done = scope.generate(QUESTION, PASSAGES[:1], strategy="guided", seed=0, max_new_tokens=24)
+    asked = [item for decision in done.log.decisions for item in decision.candidates if item.score is None]
+    assert any(item.text.endswith("?") for item in asked)
+    assert not done.text.endswith("?") and not done.text.startswith("When was")

@@ -14,12 +14,13 @@ import numpy as np
 from groundscope.detectors.base import Detector
 from groundscope.errors import ContextTooLongError, InputError, check_choice, check_count
 from groundscope.lm.running import end_ids
-from groundscope.mitigate.writing.decisions import Candidate, Decision, DecisionLog
+from groundscope.mitigate.writing.decisions import Candidate, Decision, DecisionLog, lowest
 from groundscope.mitigate.writing.generate import end_at_budget, generate
 from groundscope.mitigate.writing.judging import check_guide, stretch_score
 from groundscope.mitigate.writing.sampler import Sampler
 from groundscope.mitigate.writing.session import Session
 from groundscope.mitigate.writing.spelling import StopStrings
+from groundscope.text.questions import only_asks
 from groundscope.trace.trace import Trace
 
 Variant = Literal["paper", "official"]
@@ -61,6 +62,7 @@ class Guided(Iterator[Step]):
         self._sampler, self._stops, self._variant = sampler, stops, variant
         self._shown = len(session.text(0))
         self._prefix = tuple(session.ids(0))
+        self._question = _question(session)
         # One candidate is plain sampling: the draws of a chunk go on where those of the last one ended.
         self._draws = sampler.draws(1) if self._candidates == 1 else None
 
@@ -110,11 +112,16 @@ class Guided(Iterator[Step]):
             return Decision(stage, tuple(found), 0, "only")
         if len(set(found)) == 1:
             return Decision(stage, tuple(found), 0, "identical")
-        scores: dict[Candidate, float] = {}
+        asking = [
+            self._variant == "paper" and only_asks(trace.layout.response or "", self._question) for trace in traces
+        ]
+        scores: dict[Candidate, float | None] = {}
         for number, item in enumerate(found):
-            if item not in scores:
+            if asking[number] and not all(asking):
+                scores[item] = None
+            elif item not in scores:
                 scores[item] = self._score(branches, number, traces[number])
-        best = min(range(len(found)), key=lambda number: scores[found[number]])
+        best = lowest([scores[item] for item in found]) or 0  # one at least has a score
         return Decision(stage, tuple(replace(item, score=scores[item]) for item in found), best, "score")
 
     def _candidate(self, branches: Session, number: int, trace: Trace) -> Candidate:
@@ -153,11 +160,15 @@ def guided(
     early is scored over the tokens it has; one that has none, because it ends at once, over the token that ended it.
     If a candidate that ended is chosen, the answer ends. ``candidates=1`` is plain sampling.
 
-    ``variant='official'`` follows the released code where it differs from the paper: neither temperature nor top-p is
-    applied, though the paper states 0.9 and 0.95; the budget holds whole chunks only; and the end of text counts as a
-    token of the candidate that it ends. The released code also reads the prompt again for each candidate of the
-    first chunk and writes candidates one by one, which changes nothing but the time. It always takes a budget of 256
-    tokens, the default here.
+    A candidate that leaves the answer doing nothing but ask (:func:`groundscope.text.questions.only_asks`) gets no
+    score, unless all do: it claims nothing, and detectors find few things better supported than the question over
+    again with the passages' words in place of its pronouns.
+
+    ``variant='official'`` follows the released code where it differs from the paper: such candidates are scored;
+    neither temperature nor top-p is applied, though the paper states 0.9 and 0.95; the budget holds whole chunks only;
+    and the end of text counts as a token of the candidate that it ends. The released code also reads the prompt again
+    for each candidate of the first chunk and writes candidates one by one, which changes nothing but the time. It
+    always takes a budget of 256 tokens, the default here.
 
     Args:
         session: One sequence, whose signals include the detector's; it stays as it is.
@@ -205,6 +216,18 @@ def guided(
     if limit is not None and session.longest() + budget > limit:
         raise ContextTooLongError(session.longest(), budget, limit, "Shorten the passages, or lower max_new_tokens.")
     return Guided(session, judge, (int(candidates), int(chunk), int(budget)), chosen, stops, variant)
+
+
+def _question(session: Session) -> str:
+    """The question that an answer is written to, as the prompt's tokens spell it; empty where it is not known."""
+    layout = session.online.prompt(0)
+    ids = [
+        number
+        for part in layout.segments
+        if part.kind == "question"
+        for number in layout.prompt_ids[part.start : part.end]
+    ]
+    return str(session.lm.tokenizer.decode(ids)).strip() if session.lm.tokenizer is not None else ""
 
 
 def _with_next(branches: Session, number: int, trace: Trace, length: int) -> Trace:
