@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from groundscope.assembly import Assembler
-from groundscope.data.jsonl import readable_id
 from groundscope.detectors.base import Detector, check_detector, describe
 from groundscope.detectors.learnable import LearnedDetector
 from groundscope.detectors.saved.folder import resolve_detector
+from groundscope.detectors.saved.profile import Profile, with_lines
 from groundscope.detectors.thresholds import reference_threshold
 from groundscope.doors import open_door
 from groundscope.errors import (
@@ -25,6 +24,7 @@ from groundscope.errors import (
     is_finite,
 )
 from groundscope.example import Example
+from groundscope.incoming import BadExample, as_example, in_blocks
 from groundscope.lm.language_model import LanguageModel, check_source
 from groundscope.lm.prompt.render import LongContext
 from groundscope.lm.prompt.template import PromptTemplate
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_DETECTOR = "contrast"
-# Examples looked ahead in a stream, so that random documents can be drawn from them.
-_LOOK_AHEAD = 64
 
 
 class Scope:
@@ -60,15 +58,20 @@ class Scope:
         seed: Seed of that draw.
         batch_size: At most so many sequences in one pass.
         evidence: Whether to record which passages the model looked at; needs attention.
+        profile: A profile made by ``groundscope calibrate``, or its folder: the lines are its own.
+        max_false_alarm: Draw the lines so that at most this share of faithful answers is flagged, by the held-out
+            scores that the detector brings along.
+        confidence: With which this is promised; 0.9 by default.
 
     Attributes:
         reader: What lays out examples and lets the model read them.
+        profile: The profile that judges, if any.
 
     Raises:
         InputError: If a parameter is not understood.
         UnknownNameError: If there is no such detector, or it reads a signal that does not exist.
-        PrerequisiteError: If the detector must learn first.
-        MismatchError: If it learnt from another model, tokenizer or template.
+        PrerequisiteError: If the detector must learn first, or brings no held-out scores along to promise by.
+        MismatchError: If it learnt from another model, tokenizer or template, or the profile is of another one.
     """
 
     def __init__(
@@ -84,6 +87,9 @@ class Scope:
         seed: int = 0,
         batch_size: int = 8,
         evidence: bool = True,
+        profile: Profile | str | Path | None = None,
+        max_false_alarm: float | None = None,
+        confidence: float | None = None,
     ) -> None:
         if not isinstance(lm, LanguageModel):
             raise InputError(
@@ -99,9 +105,11 @@ class Scope:
             seed=seed,
             batch_size=batch_size,
             evidence=evidence,
+            profile=profile,
+            max_false_alarm=max_false_alarm,
         )
         self.lm = lm
-        self.detector = _as_detector(detector)
+        self.detector, self.profile = with_lines(_as_detector(detector), profile, max_false_alarm, confidence)
         self.template = template or PromptTemplate()
         self.long_context = long_context
         self.contrast = contrast
@@ -121,6 +129,8 @@ class Scope:
         )
         if isinstance(self.detector, LearnedDetector):
             self.detector.check_reader(self.reader.fingerprint)
+        if self.profile is not None:
+            self.profile.check_reader(self.reader.fingerprint)
 
     @classmethod
     def from_pretrained(
@@ -148,6 +158,7 @@ class Scope:
         check_source(model)
         resolved = _as_detector(detector)
         _check_options(**options)
+        with_lines(resolved, *(options.get(name) for name in ("profile", "max_false_alarm", "confidence")))
         return cls(LanguageModel.from_pretrained(model, dtype=dtype, device=device), resolved, **options)
 
     @property
@@ -252,10 +263,10 @@ class Scope:
         if others is not None:
             _check_others(others)
         if isinstance(examples, Sequence):
-            items = [_as_example(item) for item in examples]
-            blocks: Iterable[list[Example | _BadRecord]] = [items] if items else []
+            items = [as_example(item) for item in examples]
+            blocks: Iterable[list[Example | BadExample]] = [items] if items else []
         else:
-            blocks = _blocks(examples)
+            blocks = in_blocks(examples)
         for block in blocks:
             pool = others if others is not None else [item for item in block if isinstance(item, Example)]
             for start in range(0, len(block), self.batch_size):
@@ -294,13 +305,13 @@ class Scope:
         )
         return generation
 
-    def _score_block(self, items: Sequence[Example | _BadRecord], others: Sequence[Example]) -> list[Verdict]:
+    def _score_block(self, items: Sequence[Example | BadExample], others: Sequence[Example]) -> list[Verdict]:
         assembler = Assembler(self.detector, self.lm.name)
         examples = [item for item in items if isinstance(item, Example)]
         results = iter(self.reader.read(examples, others))
         verdicts = []
         for item in items:
-            if isinstance(item, _BadRecord):
+            if isinstance(item, BadExample):
                 verdicts.append(assembler.unscored(Example("", (), "", id=item.id), "failed", item.reason))
                 continue
             result = next(results)
@@ -309,41 +320,6 @@ class Scope:
             else:
                 verdicts.append(assembler.verdict(item, result, lambda: self.threshold))
         return verdicts
-
-
-def _blocks(examples: Iterable[Example | Mapping[str, Any]]) -> Iterator[list[Example | _BadRecord]]:
-    """Cut a stream into blocks; where the stream breaks, what came before is still handed on."""
-    block: list[Example | _BadRecord] = []
-    iterator = iter(examples)
-    while True:
-        try:
-            block.append(_as_example(next(iterator)))
-        except StopIteration:
-            break
-        except Exception:
-            if block:
-                yield block
-            raise
-        if len(block) == _LOOK_AHEAD:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
-@dataclass(frozen=True)
-class _BadRecord:
-    """A record that is no example: what it calls itself, if anything, and what is wrong with it."""
-
-    id: str | None
-    reason: str
-
-
-def _as_example(item: Example | Mapping[str, Any]) -> Example | _BadRecord:
-    try:
-        return item if isinstance(item, Example) else Example.from_dict(item)
-    except InputError as exc:
-        return _BadRecord(readable_id(item), str(exc))
 
 
 def _as_detector(detector: object) -> Detector:
@@ -363,6 +339,12 @@ def _check_options(**options: Any) -> None:
         value = options.get(name)
         if value is not None and not is_finite(value):
             raise InputError(f"The {name!r} parameter of Scope must be a finite number. Got {value!r} instead.")
+    lines = [name for name in ("threshold", "span_threshold") if options.get(name) is not None]
+    promises = [name for name in ("profile", "max_false_alarm") if options.get(name) is not None]
+    if lines and promises:
+        raise InputError(
+            f"A threshold of one's own keeps no promise. Give either {lines[0]!r} or {promises[0]!r}, not both."
+        )
     template = options.get("template")
     if template is not None and not isinstance(template, PromptTemplate):
         raise InputError(

@@ -40,6 +40,7 @@ def run(*arguments):
         ["validate", "--help"],
         ["analyse", "--help"],
         ["generate", "--help"],
+        ["calibrate", "--help"],
     ],
 )
 def test_nothing_heavy_is_imported(arguments):

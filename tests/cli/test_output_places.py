@@ -17,6 +17,7 @@ COMMANDS = {
     "train": ("train", "lookback-lens", "--train", "data.jsonl"),
     "evaluate": ("evaluate", "data.jsonl", "-d", "perplexity"),
     "analyse": ("analyse", "data.jsonl"),
+    "calibrate": ("calibrate", "data.jsonl", "--max-false-alarm", "0.5"),
 }
 NO_MODEL = "./no-such-model"
 ROOT = pytest.mark.skipif(

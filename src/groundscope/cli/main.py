@@ -21,7 +21,7 @@ from groundscope.cli.console import (
     show_library_notes,
 )
 from groundscope.cli.machine import doctor, models
-from groundscope.cli.probes import detectors, import_probe, train, transfer
+from groundscope.cli.probes import calibrate, detectors, import_probe, train, transfer
 from groundscope.cli.records import audit, convert, label
 from groundscope.cli.research import analyse, evaluate, extract, validate
 from groundscope.errors import GroundscopeError
@@ -107,6 +107,7 @@ app.command("score", epilog=score.EPILOG)(score.score)
 app.command("generate", epilog=score.EPILOG)(generate.generate)
 app.command("extract")(extract.extract)
 app.command("train")(train.train)
+app.command("calibrate")(calibrate.calibrate)
 app.command("import-probe")(import_probe.import_probe)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("transfer")(transfer.transfer)

@@ -39,3 +39,7 @@ LimitOption = Annotated[
     int | None,
     typer.Option(min=1, help="Only the first N records of DATA; of a trace store, of the data it was made from."),
 ]
+ProfileOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Judge by the lines of a profile that 'groundscope calibrate' made."),
+]

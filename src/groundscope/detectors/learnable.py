@@ -140,6 +140,10 @@ class LearnedDetector(Detector):
                 f"the same source, for instance {seen[0].example.id!r}. Measure it on sources that it has not seen."
             )
 
+    def has_seen(self, example: Example) -> bool:
+        """Whether it learnt from, or chose on, an example of this source."""
+        return _mark("source", example.group) in self.trained_on_
+
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write it to a folder; see :func:`groundscope.detectors.saved.folder.save_detector`."""
         written: Path = open_door("LearnedDetector.save_pretrained")(self, folder)
@@ -180,8 +184,12 @@ class LearnedDetector(Detector):
 
 
 def _marks(item: TracedExample) -> tuple[str, ...]:
-    keys = [f"source {item.group}"] + ([] if item.example.id is None else [f"id {item.example.id}"])
-    return tuple(hashlib.sha256(key.encode()).hexdigest()[:12] for key in keys)
+    keys = [_mark("source", item.group)]
+    return (*keys, _mark("id", item.example.id)) if item.example.id is not None else tuple(keys)
+
+
+def _mark(kind: str, name: str) -> str:
+    return hashlib.sha256(f"{kind} {name}".encode()).hexdigest()[:12]
 
 
 def check_traced(detector: LearnedDetector, data: Traced) -> Sequence[TracedExample]:

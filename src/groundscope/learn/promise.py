@@ -35,10 +35,10 @@ class Promise:
     confidence: float = 0.9
 
     def __post_init__(self) -> None:
-        _check_open(
+        check_open(
             "max_false_alarm", self.max_false_alarm, "No finite set of answers can show that none is ever flagged."
         )
-        _check_open("confidence", self.confidence, "No finite set of answers shows a bound for certain.")
+        check_open("confidence", self.confidence, "No finite set of answers shows a bound for certain.")
 
     @property
     def needed(self) -> int:
@@ -101,8 +101,8 @@ def precision_line(labels: npt.ArrayLike, scores: npt.ArrayLike, precision: floa
     """
     from scipy.stats import binom
 
-    _check_open("precision", precision, "No finite set of answers can show that every flag is right.")
-    _check_open("confidence", confidence, "No finite set of answers shows a bound for certain.")
+    check_open("precision", precision, "No finite set of answers can show that every flag is right.")
+    check_open("confidence", confidence, "No finite set of answers shows a bound for certain.")
     values, truth = _finite(scores), np.asarray(labels, dtype=bool)
     if truth.shape != values.shape:
         raise InputError(f"One label per score is needed. Got {truth.size} labels and {values.size} scores instead.")
@@ -137,7 +137,8 @@ def _finite(scores: npt.ArrayLike) -> Floats:
     return values
 
 
-def _check_open(name: str, value: object, why: str) -> None:
+def check_open(name: str, value: object, why: str) -> None:
+    """Refuse a part of a promise that is no number in (0, 1)."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not is_finite(value) or not 0 < value < 1:
         raise InputError(
             f"The {name!r} of a promise must be a number between 0 and 1, neither of them included. "

@@ -10,7 +10,7 @@ import typer
 
 from groundscope.cli.answers.reading import Reading
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
-from groundscope.cli.options import DeviceOption, DtypeOption, TemplateOption
+from groundscope.cli.options import DeviceOption, DtypeOption, ProfileOption, TemplateOption
 from groundscope.errors import InputError
 from groundscope.lm.loading.catalog import DEFAULT_MODEL
 
@@ -67,6 +67,7 @@ def generate(
         typer.Option(help="Above the threshold: refuse, or remove unsupported sentences."),
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="Flag answers that score at least this.")] = None,
+    profile: ProfileOption = None,
     device: DeviceOption = None,
     dtype: DtypeOption = "auto",
     template: TemplateOption = None,
@@ -97,7 +98,7 @@ def generate(
         "preset": preset, "alpha": alpha, "beta": beta, "tau": tau, "passes": passes, "cache": cache,
     }  # fmt: skip
     _check(strategy, options)
-    reading = Reading(model, detector, threshold, device, dtype, template, "refuse", 8, seed)
+    reading = Reading(model, detector, threshold, device, dtype, template, "refuse", 8, seed, profile=profile)
     scope = reading.load()
     if shown_live:
         from groundscope.cli.answers.live import stream_to_terminal

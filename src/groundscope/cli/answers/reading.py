@@ -32,6 +32,9 @@ class Reading:
     seed: int
     span_threshold: float | None = None
     contrast: ContrastSource = "auto"
+    profile: Path | None = None
+    max_false_alarm: float | None = None
+    confidence: float | None = None
 
     @permanent()
     def load(self) -> Scope:
@@ -51,6 +54,9 @@ class Reading:
             contrast=self.contrast,
             batch_size=self.batch_size,
             seed=self.seed,
+            profile=self.profile,
+            max_false_alarm=self.max_false_alarm,
+            confidence=self.confidence,
         )
 
 

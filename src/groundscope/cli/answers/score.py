@@ -9,7 +9,15 @@ import typer
 
 from groundscope.cli.answers.reading import ContrastSource, Format, Reading, json_line
 from groundscope.cli.console import EXIT_FLAGGED, EXIT_INCOMPLETE, read_argument
-from groundscope.cli.options import BatchSizeOption, DeviceOption, DtypeOption, LimitOption, TemplateOption, output_file
+from groundscope.cli.options import (
+    BatchSizeOption,
+    DeviceOption,
+    DtypeOption,
+    LimitOption,
+    ProfileOption,
+    TemplateOption,
+    output_file,
+)
 from groundscope.errors import InputError
 from groundscope.lm.loading.catalog import DEFAULT_MODEL
 from groundscope.outputs.names import HTML, JSON, LINES, TEXT, check_promise, promised
@@ -60,6 +68,16 @@ def score(
     ] = None,
     threshold: Annotated[float | None, typer.Option(help="Flag responses that score at least this.")] = None,
     span_threshold: Annotated[float | None, typer.Option(help="Mark tokens that score at least this.")] = None,
+    profile: ProfileOption = None,
+    max_false_alarm: Annotated[
+        float | None,
+        typer.Option(
+            help="Flag at most this share of faithful answers, by the held-out scores that a detector brings along."
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="With which --max-false-alarm is promised. [default: 0.9]")
+    ] = None,
     device: DeviceOption = None,
     dtype: DtypeOption = "auto",
     batch_size: BatchSizeOption = 8,
@@ -96,8 +114,9 @@ def score(
     the same command again resumes it.
     """
     reading = Reading(
-        model, detector, threshold, device, dtype, template, long_context, batch_size, seed, span_threshold, contrast
-    )
+        model, detector, threshold, device, dtype, template, long_context, batch_size, seed, span_threshold, contrast,
+        profile, max_false_alarm, confidence,
+    )  # fmt: skip
     wanted = _format(format, output)
     if data is not None:
         if question is not None or passage or response is not None:

@@ -251,6 +251,9 @@ class FileRun:
             "detector_sha256": _learnt_sha256(reading.detector),
             "threshold": reading.threshold,
             "span_threshold": reading.span_threshold,
+            "profile_sha256": _profile_sha256(reading.profile),
+            "max_false_alarm": reading.max_false_alarm,
+            "confidence": reading.confidence,
             "dtype": reading.dtype,
             "template_sha256": None if reading.template is None else file_sha256(reading.template),
             "long_context": reading.long_context,
@@ -325,6 +328,16 @@ def _learnt_sha256(detector: str | None) -> str | None:
 
     files = [] if detector is None else [Path(detector) / name for name in (CONFIG, ARRAYS)]
     return ", ".join(file_sha256(file) for file in files if file.is_file()) or None
+
+
+def _profile_sha256(profile: Path | None) -> str | None:
+    """Of a profile, so that another one in its folder is not taken for it; one that cannot be used is refused."""
+    if profile is None:
+        return None
+    from groundscope.detectors.saved.profile import PROFILE, load_profile
+
+    load_profile(profile)
+    return file_sha256(profile / PROFILE if profile.is_dir() else profile)
 
 
 def _model_files(model: str | None) -> str | None:
