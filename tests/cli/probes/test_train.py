@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from groundscope.cli.main import app
+from groundscope.lm.language_model import LanguageModel
 from groundscope.trace.storage.store import TraceStore, shards
 
 
@@ -58,7 +59,44 @@ def test_extraction_keeps_what_could_be_read_and_says_what_not(folders, store):
     done = run("extract", folders / "data.jsonl.gz", "-o", store, "--model", folders / "a",
                "--detector", "lookback-lens", "--detector", "contrast", code=3)  # fmt: skip
     assert "24 traces" in done.stderr and "1 no_answer" in done.stderr and "line 25" in done.stderr
+    assert "already complete. Pass --overwrite" in done.stderr
     assert len(shards(store)) == 1  # nothing was read again
+
+
+def test_what_is_complete_is_left_without_a_model(folders, store, tmp_path, monkeypatch):
+    place = tmp_path / "traces"
+    shutil.copytree(store, place)
+    command = ["extract", folders / "data.jsonl.gz", "-o", place, "--model", folders / "a",
+               "--detector", "lookback-lens", "--detector", "contrast"]  # fmt: skip
+
+    def refuse(*_a, **_k):
+        raise AssertionError("a model was loaded")
+
+    load = LanguageModel.from_pretrained
+    monkeypatch.setattr(LanguageModel, "from_pretrained", refuse)
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    first, again = (run(*command, code=3).stderr for _ in range(2))
+    assert first == again and "already complete" in first
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+    # Anything else needs the model: other wishes, a model that has changed, a record that failed, a missing shard.
+    for more in (["--overwrite"], ["--dtype", "bfloat16"], ["--signal", "token_entropy"], ["--seed", 3]):
+        with pytest.raises(AssertionError, match="a model was loaded"):
+            run(*command, *more)
+    index = json.loads((place / "store.json").read_text())
+    failed = [*index["unread"], {"outcome": "failed", "message": "m", "id": "x", "number": 99}]
+    for change in ({"asked": {}}, {"unread": failed}):
+        (place / "store.json").write_text(json.dumps(index | change))
+        with pytest.raises(AssertionError, match="a model was loaded"):
+            run(*command)
+    (place / "store.json").write_text(json.dumps(index))
+    shard = shards(place)[0]
+    raw = shard.read_bytes()
+    shard.write_bytes(raw[: len(raw) // 2])
+    assert "damaged" in run(*command, code=2).stderr  # and no model is loaded to say so
+    shard.unlink()
+    monkeypatch.setattr(LanguageModel, "from_pretrained", load)
+    assert "already complete" not in run(*command, code=3).stderr
+    assert len(TraceStore(place).read()) == 24
 
 
 def test_training_writes_a_detector_and_its_card(trained):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import shutil
@@ -31,6 +30,7 @@ from groundscope.cli.console import (
 from groundscope.data.checking.intact import check_intact
 from groundscope.data.jsonl import STDIN, BadRecord, count_lines, file_sha256, read_records
 from groundscope.errors import InputError
+from groundscope.lm.loading.local import local_state
 from groundscope.outputs.names import JSON, promised
 from groundscope.outputs.places import check_file_place
 from groundscope.outputs.runs import partial_path, run_records, summary_if_complete
@@ -246,7 +246,7 @@ class FileRun:
             "version": __version__,
             "schema_version": SCHEMA_VERSION,
             "model": reading.model,
-            "model_files": _model_files(reading.model),
+            "model_files": local_state(reading.model),
             "detector": reading.detector,
             "detector_sha256": _learnt_sha256(reading.detector),
             "threshold": reading.threshold,
@@ -338,11 +338,3 @@ def _profile_sha256(profile: Path | None) -> str | None:
 
     load_profile(profile)
     return file_sha256(profile / PROFILE if profile.is_dir() else profile)
-
-
-def _model_files(model: str | None) -> str | None:
-    """A digest of sizes and times of a local model's files, so that another one is not taken for it."""
-    path = Path(model or "")
-    files = sorted(path.iterdir()) if model and path.is_dir() else [path] if path.is_file() else []
-    states = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
-    return hashlib.sha256(repr(states).encode()).hexdigest()[:16] if states else None

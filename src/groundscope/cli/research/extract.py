@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from groundscope.cli.console import EXIT_INCOMPLETE, note, resumable
+from groundscope.cli.console import EXIT_INCOMPLETE, note, note_complete, resumable
 from groundscope.cli.options import (
     BatchSizeOption,
     DeviceOption,
@@ -43,8 +43,8 @@ def extract(
     """Read every response once and keep its signals in Parquet shards.
 
     'groundscope train' and 'groundscope evaluate' take the folder in place of the data. An interrupted run goes
-    on where it stopped when the same command is given again. Exit codes: 0 done, 2 wrong use, 3 some line or
-    record could not be read.
+    on where it stopped when the same command is given again; what is complete is left as it is, and no model is
+    loaded. Exit codes: 0 done, 2 wrong use, 3 some line or record could not be read.
     """
     from groundscope.errors import InputError
     from groundscope.trace.storage.store import STORE
@@ -59,6 +59,8 @@ def extract(
     run = Extraction(data, output, chosen, tuple(signal or ()), options, limit, overwrite, leave_out=not detector)
     with resumable(lambda: f"finished shards are in {str(output)!r}"):
         run.execute()
+    if run.was_complete:
+        note_complete(output)
     note(f"{run}.")
     raise typer.Exit(EXIT_INCOMPLETE if run.incomplete else 0)
 

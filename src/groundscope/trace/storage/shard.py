@@ -14,12 +14,16 @@ import numpy.typing as npt
 from groundscope.errors import InputError, MismatchError
 from groundscope.example import Example
 from groundscope.lm.prompt.layout import Layout
-from groundscope.trace.signals import SIGNALS
+from groundscope.trace.signals import SIGNALS, range_of
+from groundscope.trace.storage.seal import check_seal, seal
 from groundscope.trace.trace import Trace
 from groundscope.trace.traced import TracedExample
 
-FORMAT = 1
+# 1 had no digests.
+FORMAT = 2
+READABLE = (1, FORMAT)
 _PREFIX = "signal:"
+_ROUNDING = 1e-3
 
 
 def shard_ids(path: Path, fingerprint: Mapping[str, Any]) -> list[str]:
@@ -29,12 +33,34 @@ def shard_ids(path: Path, fingerprint: Mapping[str, Any]) -> list[str]:
         InputError: If it is damaged.
         MismatchError: If it is of another model or template.
     """
+    with _told_as_damage(path):
+        table, _ = _read(path, ["id"], fingerprint)
+        return [str(value) for value in table["id"].to_pylist()]
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a shard says what was written in it; those of the first format do not."""
+    with _told_as_damage(path):
+        return bool(_meta(_schema(path))["format"] != READABLE[0])
+
+
+def _read(path: Path, columns: Sequence[str], fingerprint: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return some columns and what is said about them, both as they were written."""
     import pyarrow.parquet as pq
 
-    with _told_as_damage(path):
-        table = pq.read_table(path, columns=["id"])
-        _check_origin(path, json.loads(table.schema.metadata[b"groundscope"]), fingerprint)
-        return [str(value) for value in table["id"].to_pylist()]
+    table = pq.read_table(path, columns=list(columns), page_checksum_verification=True)
+    meta = _meta(table.schema)
+    _check_origin(path, meta, fingerprint)
+    if meta["format"] not in READABLE:
+        raise ValueError(f"its format is {meta['format']!r}, and this version of groundscope reads {READABLE}")
+    if meta["format"] != READABLE[0]:
+        check_seal(table, meta)
+    return table, meta
+
+
+def _meta(schema: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(schema.metadata[b"groundscope"])
+    return found
 
 
 def _check_origin(path: Path, meta: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> None:
@@ -61,9 +87,13 @@ def _told_as_damage(path: Path) -> Iterator[None]:
 
 def shard_signals(path: Path) -> list[str]:
     """Return the names of the signals in a shard."""
+    return [name.removeprefix(_PREFIX) for name in _schema(path).names if name.startswith(_PREFIX)]
+
+
+def _schema(path: Path) -> Any:
     import pyarrow.parquet as pq
 
-    return [name.removeprefix(_PREFIX) for name in pq.read_schema(path).names if name.startswith(_PREFIX)]
+    return pq.read_schema(path)
 
 
 def _is_half(name: str, array: npt.NDArray[Any]) -> bool:
@@ -92,8 +122,10 @@ def write_shard(path: Path, rows: Sequence[tuple[int, TracedExample]], fingerpri
         flat = np.concatenate([array.ravel() for array in arrays]).astype(np.float16 if half else np.float32)
         ends = np.concatenate([[0], np.cumsum([array.size for array in arrays])])
         columns[_PREFIX + name] = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), pa.array(flat))
-    meta = {"shapes": shapes, "fingerprint": fingerprint, "model": traces[0].model, "format": FORMAT}
-    table = pa.table(columns).replace_schema_metadata({"groundscope": json.dumps(meta)})
+    meta: dict[str, Any] = {"shapes": shapes, "fingerprint": fingerprint, "model": traces[0].model, "format": FORMAT}
+    table = pa.table(columns)
+    meta["digests"] = seal(table, meta)
+    table = table.replace_schema_metadata({"groundscope": json.dumps(meta)})
     temporary = path.with_suffix(".tmp")
     try:
         pq.write_table(
@@ -137,13 +169,19 @@ def read_shard(path: Path, signals: Sequence[str], fingerprint: Mapping[str, Any
         return list(_rows(path, signals, fingerprint))
 
 
-def _rows(path: Path, signals: Sequence[str], fingerprint: Mapping[str, Any]) -> Iterator[tuple[int, TracedExample]]:
-    import pyarrow.parquet as pq
+def _check_range(name: str, values: npt.NDArray[np.float32], where: str | None) -> None:
+    low, high = range_of(name)
+    for value in (values.min(), values.max()) if values.size else ():
+        # Half precision rounds by up to half a thousandth; wider than that is another quantity.
+        if not low - _ROUNDING * max(1.0, abs(low)) <= value <= high + _ROUNDING * max(1.0, abs(high)):
+            raise ValueError(
+                f"the signal {name!r} of the example {where!r} holds {value:g}, and lies in [{low:g}, {high:g}]"
+            )
 
+
+def _rows(path: Path, signals: Sequence[str], fingerprint: Mapping[str, Any]) -> Iterator[tuple[int, TracedExample]]:
     names = ["id", "number", "example", "layout", "prompt_ids", "response_ids", *(_PREFIX + name for name in signals)]
-    table = pq.read_table(path, columns=names, page_checksum_verification=True)
-    meta = json.loads(table.schema.metadata[b"groundscope"])
-    _check_origin(path, meta, fingerprint)
+    table, meta = _read(path, names, fingerprint)
     values = {name: table[_PREFIX + name].combine_chunks() for name in signals}
     for row in range(table.num_rows):
         number, record = table["number"][row].as_py(), json.loads(table["layout"][row].as_py())
@@ -166,6 +204,7 @@ def _rows(path: Path, signals: Sequence[str], fingerprint: Mapping[str, Any]) ->
             flat = column[row].values.to_numpy(zero_copy_only=False).astype(np.float32)
             if not np.isfinite(flat).all():
                 raise ValueError(f"the signal {name!r} of the example {example.id!r} holds NaN or infinity")
+            _check_range(name, flat, example.id)
             shape = meta["shapes"][name]
             tail = (-1,) if shape is None and flat.size else (0,) if shape is None else tuple(shape)
             arrays[name] = flat.reshape(layout.response_length, *tail)

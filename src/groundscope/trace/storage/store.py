@@ -1,12 +1,14 @@
 """Traces on disk: Parquet shards that every detector can learn from, so that a model reads each answer once.
 
 A store is a folder with ``store.json`` and ``part-NNNNN.parquet``. Signals per head are float16, all others
-float32. Shards appear whole or not at all; a run that was interrupted goes on where it stopped.
+float32. Shards appear whole or not at all, and tell whether they were changed since (``seal.py``); a run that was
+interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +18,18 @@ from typing import Any
 from groundscope.errors import InputError, MismatchError, PrerequisiteError
 from groundscope.outputs.places import FolderKind
 from groundscope.outputs.writing import replace_text
-from groundscope.trace.storage.shard import FORMAT, read_shard, shard_ids, shard_signals, write_shard
+from groundscope.trace.storage.shard import (
+    FORMAT,
+    READABLE,
+    is_sealed,
+    read_shard,
+    shard_ids,
+    shard_signals,
+    write_shard,
+)
 from groundscope.trace.traced import TracedExample
 
+_log = logging.getLogger(__name__)
 INDEX = "store.json"
 _TEMPORARY = ".tmp"
 STORE = FolderKind("trace store", INDEX, leftovers=(f"*{_TEMPORARY}",), resumes=True)
@@ -75,6 +86,23 @@ class TraceStore:
         """Return those among the first so many records of the data that the store was made from."""
         return [item for item in self.unread if limit is None or item.get("number", 0) < limit]
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was asked for when it was made, as far as that was noted."""
+        return dict(self._index.get("asked") or {})
+
+    def is_whole(self) -> bool:
+        """Whether all that was written is there.
+
+        Raises:
+            InputError: If what is there is damaged.
+        """
+        paths = shards(self.folder)
+        if sum(len(shard_ids(path, self.fingerprint)) for path in paths) != len(self):
+            return False
+        self.read(())
+        return True
+
     def check_signals(self, names: Iterable[str]) -> None:
         """Refuse to be read for signals that are not there.
 
@@ -103,6 +131,12 @@ class TraceStore:
         self.check_signals(wanted)
         found: list[tuple[int, TracedExample]] = []
         known: set[str | None] = set()
+        if wanted and not all(is_sealed(path) for path in shards(self.folder)):
+            _log.warning(
+                "The trace store %r is of an earlier version: whether it was changed since cannot be told. Extract "
+                "again to be sure.",
+                str(self.folder),
+            )
         for path in shards(self.folder):
             part = read_shard(path, wanted, self.fingerprint)
             ids = [item.example.id for _, item in part]
@@ -134,6 +168,7 @@ class TraceWriter:
         folder: Where to.
         settings: Whatever decides what the traces are; plain JSON values. Holds ``fingerprint``.
         overwrite: Whether to discard what is there.
+        asked: What was asked for, as far as it is known without the model; plain JSON values.
 
     Raises:
         InputError: If the folder holds something else, or a store made with other settings.
@@ -142,8 +177,16 @@ class TraceWriter:
         finished: Ids of the examples that are in the store already.
     """
 
-    def __init__(self, folder: str | Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        settings: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        asked: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder = Path(folder)
+        self.asked = asked
         self.settings = json.loads(json.dumps(settings))
         self._rows: list[tuple[int, TracedExample]] = []
         self._values = 0
@@ -223,7 +266,7 @@ class TraceWriter:
             "signals": first,
             "settings": self.settings,
             "unread": [dict(item) for item in unread],
-        }
+        } | ({} if self.asked is None else {"asked": dict(self.asked)})
         replace_text(self.folder / INDEX, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -242,13 +285,16 @@ def read_index(folder: Path) -> dict[str, Any]:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as exc:
         raise InputError(f"{str(folder)!r} is no trace store: {INDEX} is missing or damaged.") from exc
-    if not isinstance(index, dict) or index.get("format") != FORMAT:
-        raise InputError(f"{str(folder)!r} is no trace store that this version of groundscope reads.")
+    if not isinstance(index, dict) or index.get("format") not in READABLE:
+        raise InputError(
+            f"{str(folder)!r} is no trace store that this version of groundscope reads. Extract to another folder."
+        )
     settings, signals, unread = (index.get(name) for name in ("settings", "signals", "unread"))
     if (
         not (isinstance(settings, dict) and isinstance(settings.get("fingerprint"), dict))
         or not (isinstance(signals, list) and all(isinstance(name, str) for name in signals))
         or not (isinstance(unread, list) and all(map(_is_unread, unread)))
+        or not isinstance(index.get("asked", {}), dict)
         or type(index.get("examples")) is not int
         or type(index.get("complete")) is not bool
     ):
