@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 
 from groundscope.lm.loading.catalog import DEFAULT_MODEL
 
@@ -27,7 +27,6 @@ def scopes(embedded_scope):
 def groundscope(scopes, embedded_scope, monkeypatch):
     """Run the command line in this process; whatever the settings, they share one model."""
     from groundscope.cli.answers.reading import Reading
-    from groundscope.cli.main import app
     from groundscope.lm.language_model import LanguageModel
 
     load, from_pretrained = Reading.load, LanguageModel.from_pretrained
@@ -45,12 +44,6 @@ def groundscope(scopes, embedded_scope, monkeypatch):
         return scopes[self]
 
     monkeypatch.setattr(Reading, "load", load_once)
-
-    def run(*arguments):
-        done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return done
 
     return run
 

@@ -5,13 +5,12 @@ import json
 import pickle
 import shutil
 
+import command_line
 import numpy as np
 import pytest
 from labelled import make_examples
 from sklearn.linear_model import LogisticRegression
-from typer.testing import CliRunner
 
-from groundscope.cli.main import app
 from groundscope.lm.language_model import LanguageModel
 from groundscope.trace.storage.store import TraceStore, shards
 
@@ -32,11 +31,7 @@ def folders(make_tiny, tmp_path_factory):
 
 
 def run(*arguments, code=0):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output + done.stderr
-    return done
+    return command_line.run(*arguments, code=code)
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,8 @@ import gzip
 import json
 
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 
-from groundscope.cli.main import app
 from groundscope.data.jsonl import read_records
 from groundscope.example import Example
 
@@ -22,13 +21,6 @@ GOOD = [
         "split": "test",
     },
 ]
-
-
-def run(*arguments):
-    done = CliRunner().invoke(app, list(map(str, arguments)))
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
 
 
 def write(path, records):

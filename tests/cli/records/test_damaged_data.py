@@ -8,10 +8,8 @@ import pickle
 import random
 
 import pytest
+from command_line import run
 from labelled import make_examples
-from typer.testing import CliRunner
-
-from groundscope.cli.main import app
 
 LINES = [
     json.dumps({**example.to_dict(), "gold": "1889"}, ensure_ascii=False).encode() for example in make_examples(24)
@@ -79,13 +77,6 @@ def place(tmp_path, models, monkeypatch):
     (tmp_path / "detector").symlink_to(models / "detector")
     (tmp_path / "good.jsonl").write_bytes(b"\n".join(LINES))
     return tmp_path
-
-
-def run(*arguments):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

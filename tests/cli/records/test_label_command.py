@@ -9,11 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import command_line
 import pytest
 from judge_server import answer, judge_server, refuses, says, slow
-from typer.testing import CliRunner
 
-from groundscope.cli.main import app
 from groundscope.data.jsonl import read_records
 from groundscope.example import Example
 from groundscope.outputs.runs import partial_path, run_path
@@ -31,10 +30,7 @@ def write(path, records=RECORDS):
 
 
 def run(*arguments):
-    done = CliRunner().invoke(app, ["label", *map(str, arguments)])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
+    return command_line.run("label", *arguments)
 
 
 def read(path):

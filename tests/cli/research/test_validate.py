@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 
+import command_line
 import pytest
 from towers import make_examples
-from typer.testing import CliRunner
-
-from groundscope.cli.main import app
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +22,7 @@ def place(make_tiny, tmp_path_factory):
 
 
 def run(*arguments, code=0):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output + done.stderr
-    return done
+    return command_line.run(*arguments, code=code)
 
 
 def test_validate_prints_a_table_and_writes_the_same_as_json(place):

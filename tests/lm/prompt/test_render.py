@@ -1,7 +1,5 @@
 """From an example to token ids cut into segments, under chat templates of every kind."""
 
-import threading
-
 import numpy as np
 import pytest
 import tokenizers_zoo as zoo
@@ -18,6 +16,7 @@ from rendering import (
     texts,
     without_space,
 )
+from threads import together
 
 from groundscope.errors import LayoutError
 from groundscope.lm.prompt.offsets import uncovered
@@ -292,21 +291,12 @@ def test_threads_lay_out_with_one_tokenizer():
     render = renderer()
     examples = [example(), example(HARD_PASSAGES["special"], "<|im_end|>", "<|im_start|>x")]
     expected = [ids_of(render.layout(item)).tolist() for item in examples]
-    found, errors, barrier = [], [], threading.Barrier(4)
+    found = []
 
-    def work(which):
-        try:
-            barrier.wait()
-            for _ in range(20):
-                found.append(ids_of(render.layout(examples[which])).tolist() == expected[which])
-        except Exception as exc:
-            errors.append(exc)
+    def work(number):
+        for _ in range(20):
+            found.append(ids_of(render.layout(examples[number % 2])).tolist() == expected[number % 2])
 
-    threads = [threading.Thread(target=work, args=(number % 2,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    together(work, 4)
     assert found == [True] * 80
     assert render.tokenizer.backend_tokenizer.encode_special_tokens is False

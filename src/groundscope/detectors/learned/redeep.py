@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from groundscope.detectors.base import Scores
-from groundscope.detectors.learned.redeep_base import Heads, ReDeEP, check_parameters
-from groundscope.learn.balance import Variant, Weighting
+from groundscope.detectors.learned.redeep_base import ReDeEP
 from groundscope.learn.labels import Labels, token_labels
 from groundscope.learn.windows import Floats
 from groundscope.trace.trace import Trace
@@ -54,34 +53,6 @@ class ReDeEPToken(ReDeEP):
     summary = "parametric knowledge of chosen layers against external context of chosen heads, per token"
     reference = "ReDeEP, arXiv 2410.11414, eq. 2-6"
     unit = "token"
-
-    def __init__(
-        self,
-        candidates: str | Heads = "all",
-        heads: int | None = None,
-        layers: int | None = None,
-        beta: float | None = None,
-        weighting: Weighting = "equal",
-        variant: Variant = "paper",
-        max_heads: int = 32,
-        max_layers: int = 32,
-        max_beta: float = 1.9,
-        seed: int = 0,
-    ) -> None:
-        check_parameters(
-            "ReDeEPToken",
-            candidates, heads, layers, beta, weighting, variant, max_heads, max_layers, max_beta, seed,
-        )  # fmt: skip
-        self.candidates = candidates
-        self.heads = heads
-        self.layers = layers
-        self.beta = beta
-        self.weighting = weighting
-        self.variant = variant
-        self.max_heads = max_heads
-        self.max_layers = max_layers
-        self.max_beta = max_beta
-        self.seed = seed
 
     @property
     def signals(self) -> tuple[str, ...]:

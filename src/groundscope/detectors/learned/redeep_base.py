@@ -62,6 +62,34 @@ class ReDeEP(LearnedDetector):
     shape_: tuple[int, int, int] | None
     extremes_: tuple[float, float] | None
 
+    def __init__(
+        self,
+        candidates: str | Heads = "all",
+        heads: int | None = None,
+        layers: int | None = None,
+        beta: float | None = None,
+        weighting: Weighting = "equal",
+        variant: Variant = "paper",
+        max_heads: int = 32,
+        max_layers: int = 32,
+        max_beta: float = 1.9,
+        seed: int = 0,
+    ) -> None:
+        _check_parameters(
+            type(self).__name__,
+            candidates, heads, layers, beta, weighting, variant, max_heads, max_layers, max_beta, seed,
+        )  # fmt: skip
+        self.candidates = candidates
+        self.heads = heads
+        self.layers = layers
+        self.beta = beta
+        self.weighting = weighting
+        self.variant = variant
+        self.max_heads = max_heads
+        self.max_layers = max_layers
+        self.max_beta = max_beta
+        self.seed = seed
+
     @abstractmethod
     def _features(self, trace: Trace) -> tuple[Floats, Floats]:
         """Return (unit, head) external context scores, layer after layer, and (unit, layer) knowledge scores."""
@@ -206,7 +234,7 @@ class ReDeEP(LearnedDetector):
         self.extremes_ = None if extremes is None else (float(extremes[0]), float(extremes[1]))
 
 
-def check_parameters(
+def _check_parameters(
     owner: str,
     candidates: object,
     heads: object,

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from groundscope.detectors.base import Scores
-from groundscope.detectors.learned.redeep_base import Heads, ReDeEP, check_parameters
+from groundscope.detectors.learned.redeep_base import Heads, ReDeEP
 from groundscope.errors import check_choice
 from groundscope.learn.balance import Reduction, Variant, Weighting, reduce_units
 from groundscope.learn.labels import Labels, token_labels
@@ -75,22 +75,9 @@ class ReDeEPChunk(ReDeEP):
         embedder: str | None = None,
         response: Literal["mean", "max"] = "mean",
     ) -> None:
-        check_parameters(
-            "ReDeEPChunk",
-            candidates, heads, layers, beta, weighting, variant, max_heads, max_layers, max_beta, seed,
-        )  # fmt: skip
+        super().__init__(candidates, heads, layers, beta, weighting, variant, max_heads, max_layers, max_beta, seed)
         ChunkConfig(size, overlap, embedder)
         check_choice("ReDeEPChunk", "response", response, ("mean", "max"))
-        self.candidates = candidates
-        self.heads = heads
-        self.layers = layers
-        self.beta = beta
-        self.weighting = weighting
-        self.variant = variant
-        self.max_heads = max_heads
-        self.max_layers = max_layers
-        self.max_beta = max_beta
-        self.seed = seed
         self.size = size
         self.overlap = overlap
         self.embedder = embedder
