@@ -1,3 +1,5 @@
+"""Stores come back as they were written, are gone on with, and tell what is missing or damaged."""
+
 import json
 from dataclasses import replace
 
@@ -5,49 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from stored import column, meta, rewrite, settings_for, write_store
 
-import groundscope as gs
-from groundscope.detectors.registry import from_name
 from groundscope.errors import InputError, MismatchError
-from groundscope.reading import Reader
 from groundscope.trace.signals import SIGNALS
 from groundscope.trace.storage import store as module
-from groundscope.trace.storage.seal import seal
 from groundscope.trace.storage.store import STORE, TraceStore, TraceWriter, shards
-
-TEXTS = [
-    ("When?", ("The tower was completed in 1889.",), "It was completed in 1887."),
-    ("Who?", ("Bees make honey.", "Rivers flow north."), "Bees make honey and 東京は🎉."),
-    ("", ("It stands in Paris.", "It is tall.", "It is old."), "Paris"),
-]
-
-
-@pytest.fixture(scope="module")
-def traced(tiny):
-    signals = [name for name in SIGNALS if SIGNALS[name].source != "chunk"]
-    reader = Reader(tiny, [from_name("lumina")], signals=signals, fingerprint=True)
-    examples = [
-        gs.Example(*texts, id=f"r{i}", labels=(gs.Label(0, 2, "x"),), source_id=f"s{i}", extra={"note": {"a": [1]}})
-        for i, texts in enumerate(TEXTS)
-    ]
-    return list(reader.read_many(examples, examples))
-
-
-def _settings(traced, **more):
-    return {"fingerprint": dict(traced[0].trace.fingerprint), **more}
-
-
-def _write(folder, traced, **options):
-    writer = TraceWriter(folder, _settings(traced), **options)
-    for number, item in enumerate(traced):
-        if item.example.id not in writer.finished:
-            writer.write(number, item)
-    writer.finish([{"outcome": "no_answer", "message": "m", "id": "r9"}])
-    return TraceStore(folder)
 
 
 def test_everything_comes_back(tmp_path, traced):
-    got = _write(tmp_path / "s", traced)
+    got = write_store(tmp_path / "s", traced)
     assert len(got) == 3 and set(got.signals) == set(traced[0].trace)
     assert got.fingerprint == json.loads(json.dumps(traced[0].trace.fingerprint))
     assert got.unread[0]["id"] == "r9"
@@ -68,7 +37,7 @@ def test_everything_comes_back(tmp_path, traced):
 
 
 def test_the_first_records_are_those_of_the_input(tmp_path, traced):
-    writer = TraceWriter(tmp_path / "s", _settings(traced))
+    writer = TraceWriter(tmp_path / "s", settings_for(traced))
     for number, item in zip((4, 0, 7), traced, strict=True):
         writer.write(number, item)
     writer.finish([{"outcome": "no_answer", "message": "m", "id": f"r{number}", "number": number} for number in (2, 5)])
@@ -83,7 +52,7 @@ def test_the_first_records_are_those_of_the_input(tmp_path, traced):
 
 
 def test_only_what_is_asked_for_is_loaded(tmp_path, traced):
-    got = _write(tmp_path / "s", traced).read(["mmd"])
+    got = write_store(tmp_path / "s", traced).read(["mmd"])
     assert [list(item.trace) for item in got] == [["mmd"]] * 3
     with pytest.raises(InputError, match="lacks the signals hidden_state_3"):
         TraceStore(tmp_path / "s").read(["hidden_state_3"])
@@ -91,17 +60,17 @@ def test_only_what_is_asked_for_is_loaded(tmp_path, traced):
 
 def test_an_interrupted_run_goes_on(tmp_path, traced):
     folder = tmp_path / "s"
-    writer = TraceWriter(folder, _settings(traced))
+    writer = TraceWriter(folder, settings_for(traced))
     writer.write(2, traced[2])
     writer.flush()
     with pytest.raises(InputError, match="not finished"):
         TraceStore(folder)
-    assert TraceWriter(folder, _settings(traced)).finished == {"r2"}
-    assert [item.example.id for item in _write(folder, traced).read()] == ["r0", "r1", "r2"]
+    assert TraceWriter(folder, settings_for(traced)).finished == {"r2"}
+    assert [item.example.id for item in write_store(folder, traced).read()] == ["r0", "r1", "r2"]
 
 
 def test_a_crash_while_writing_leaves_no_shard(tmp_path, traced, monkeypatch):
-    writer = TraceWriter(tmp_path / "s", _settings(traced))
+    writer = TraceWriter(tmp_path / "s", settings_for(traced))
     monkeypatch.setattr(module.json, "dumps", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         writer.write(0, traced[0])
@@ -115,7 +84,7 @@ def test_what_a_killed_run_was_writing_is_removed(tmp_path, traced):
     (folder / "store.json.123.tmp").write_text("{")
     STORE.check(folder)
     (folder / "part-00000.tmp").write_bytes(b"PAR1")
-    _write(folder, traced)
+    write_store(folder, traced)
     assert sorted(path.name for path in folder.iterdir()) == ["part-00000.parquet", "store.json"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
@@ -124,10 +93,10 @@ def test_what_a_killed_run_was_writing_is_removed(tmp_path, traced):
 
 
 def test_other_settings_are_refused(tmp_path, traced):
-    _write(tmp_path / "s", traced)
+    write_store(tmp_path / "s", traced)
     with pytest.raises(MismatchError, match="seed"):
-        TraceWriter(tmp_path / "s", _settings(traced, seed=3))
-    other = _settings(traced) | {"fingerprint": {**traced[0].trace.fingerprint, "weights": "x"}}
+        TraceWriter(tmp_path / "s", settings_for(traced, seed=3))
+    other = settings_for(traced) | {"fingerprint": {**traced[0].trace.fingerprint, "weights": "x"}}
     with pytest.raises(MismatchError, match="fingerprint"):
         TraceWriter(tmp_path / "s", other)
     TraceWriter(tmp_path / "s", other, overwrite=True)
@@ -135,12 +104,12 @@ def test_other_settings_are_refused(tmp_path, traced):
 
 
 def test_a_shard_of_another_model_is_refused(tmp_path, traced):
-    _write(tmp_path / "a", traced)
+    write_store(tmp_path / "a", traced)
     foreign = [
         replace(item, trace=replace(item.trace, fingerprint={**item.trace.fingerprint, "weights": "x"}))
         for item in traced
     ]
-    _write(tmp_path / "b", foreign)
+    write_store(tmp_path / "b", foreign)
     shards(tmp_path / "b")[0].rename(tmp_path / "a" / "part-00001.parquet")
     with pytest.raises(MismatchError, match="another model"):
         TraceStore(tmp_path / "a").read()
@@ -148,7 +117,7 @@ def test_a_shard_of_another_model_is_refused(tmp_path, traced):
 
 @pytest.mark.parametrize("damage", ["cut", "garbage"])
 def test_a_damaged_shard_is_named(tmp_path, traced, damage):
-    _write(tmp_path / "s", traced)
+    write_store(tmp_path / "s", traced)
     path = shards(tmp_path / "s")[0]
     raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2] if damage == "cut" else b"PAR1" + b"\0" * 500)
@@ -167,74 +136,34 @@ def test_what_is_no_store_is_refused(tmp_path, content):
 def test_a_folder_with_other_things_is_left_alone(tmp_path, traced):
     (tmp_path / "thesis.tex").write_text("years")
     with pytest.raises(InputError, match="no trace store"):
-        TraceWriter(tmp_path, _settings(traced), overwrite=True)
+        TraceWriter(tmp_path, settings_for(traced), overwrite=True)
     assert (tmp_path / "thesis.tex").read_text() == "years"
-
-
-def _rewrite(path, change):
-    table = pq.read_table(path)
-    pq.write_table(change(table), path)
-
-
-def _column(name, change, sealed=True):
-    """Change the first value of a column; what is sealed looks like it was written that way."""
-
-    def changed(table):
-        values = table[name].to_pylist()
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, name, pa.array([change(values[0]), *values[1:]], table[name].type))
-        meta = json.loads(table.schema.metadata[b"groundscope"])
-        if sealed:
-            meta["digests"] = seal(table, meta)
-        return table.replace_schema_metadata({"groundscope": json.dumps(meta)})
-
-    return lambda path: _rewrite(path, changed)
-
-
-def _meta(change, sealed=True):
-    def changed(table):
-        meta = change(json.loads(table.schema.metadata[b"groundscope"]))
-        if sealed and isinstance(meta, dict) and {"shapes", "fingerprint", "model"} <= meta.keys():
-            meta["digests"] = seal(table, meta)
-        return table.replace_schema_metadata({"groundscope": json.dumps(meta)})
-
-    return lambda path: _rewrite(path, changed)
-
-
-def _first_format(store):
-    """Make of a store what the first format was."""
-    for path in shards(store):
-        _meta(lambda meta: {name: value for name, value in (meta | {"format": 1}).items() if name != "digests"}, False)(
-            path
-        )
-    index = json.loads((store / "store.json").read_text())
-    (store / "store.json").write_text(json.dumps(index | {"format": 1}))
 
 
 BROKEN_SHARDS = {
     "empty": lambda path: path.write_bytes(b""),
     "foreign": lambda path: pq.write_table(pa.table({"a": [1]}), path),
     "folder": lambda path: (path.unlink(), path.mkdir()),
-    "no metadata": lambda path: _rewrite(path, lambda table: table.replace_schema_metadata({})),
-    "metadata of another kind": _meta(lambda _: []),
-    "no shapes": _meta(lambda meta: {**meta, "shapes": {}}),
-    "other shapes": _meta(lambda meta: {**meta, "shapes": {name: [7, 7] for name in meta["shapes"]}}),
-    "example": _column("example", lambda _: "{"),
-    "response missing": _column("example", lambda _: "{}"),
-    "layout": _column("layout", lambda _: "null"),
-    "layout fields": _column("layout", lambda _: "{}"),
-    "short values": _column("signal:lookback_ratio", lambda values: values[:5]),
-    "not a number": _column("signal:token_logprob", lambda values: [float("nan"), *values[1:]]),
-    "infinite": _column("signal:mmd", lambda values: [*values[:-1], float("inf")]),
-    "no place": _column("number", lambda _: None),
-    "no digests": _meta(lambda meta: {name: value for name, value in meta.items() if name != "digests"}, False),
-    "of a later format": _meta(lambda meta: meta | {"format": 3}),
+    "no metadata": lambda path: rewrite(path, lambda table: table.replace_schema_metadata({})),
+    "metadata of another kind": meta(lambda _: []),
+    "no shapes": meta(lambda meta: {**meta, "shapes": {}}),
+    "other shapes": meta(lambda meta: {**meta, "shapes": {name: [7, 7] for name in meta["shapes"]}}),
+    "example": column("example", lambda _: "{"),
+    "response missing": column("example", lambda _: "{}"),
+    "layout": column("layout", lambda _: "null"),
+    "layout fields": column("layout", lambda _: "{}"),
+    "short values": column("signal:lookback_ratio", lambda values: values[:5]),
+    "not a number": column("signal:token_logprob", lambda values: [float("nan"), *values[1:]]),
+    "infinite": column("signal:mmd", lambda values: [*values[:-1], float("inf")]),
+    "no place": column("number", lambda _: None),
+    "no digests": meta(lambda meta: {name: value for name, value in meta.items() if name != "digests"}, False),
+    "of a later format": meta(lambda meta: meta | {"format": 3}),
 }
 
 
 @pytest.mark.parametrize("damage", BROKEN_SHARDS)
 def test_whatever_is_wrong_in_a_shard_is_told_as_damage(tmp_path, traced, damage):
-    _write(tmp_path / "s", traced)
+    write_store(tmp_path / "s", traced)
     BROKEN_SHARDS[damage](tmp_path / "s" / "part-00000.parquet")
     with pytest.raises(InputError, match=r"part-00000\.parquet.*damaged.*extract again"):
         TraceStore(tmp_path / "s").read()
@@ -242,46 +171,46 @@ def test_whatever_is_wrong_in_a_shard_is_told_as_damage(tmp_path, traced, damage
 
 @pytest.mark.parametrize("damage", ["empty", "foreign", "folder", "no metadata"])
 def test_going_on_from_a_damaged_shard_is_refused_and_repaired_as_told(tmp_path, traced, damage):
-    _write(tmp_path / "s", traced)
+    write_store(tmp_path / "s", traced)
     path = tmp_path / "s" / "part-00000.parquet"
     BROKEN_SHARDS[damage](path)
     with pytest.raises(InputError, match=r"part-00000\.parquet.*damaged.*Remove it"):
-        TraceWriter(tmp_path / "s", _settings(traced))
+        TraceWriter(tmp_path / "s", settings_for(traced))
     path.rmdir() if path.is_dir() else path.unlink()
-    assert [item.example.id for item in _write(tmp_path / "s", traced).read()] == ["r0", "r1", "r2"]
+    assert [item.example.id for item in write_store(tmp_path / "s", traced).read()] == ["r0", "r1", "r2"]
 
 
 def test_going_on_from_another_models_shard_is_refused(tmp_path, traced):
-    _write(tmp_path / "s", traced)
-    _meta(lambda meta: {**meta, "fingerprint": {"model": "x"}})(tmp_path / "s" / "part-00000.parquet")
+    write_store(tmp_path / "s", traced)
+    meta(lambda meta: {**meta, "fingerprint": {"model": "x"}})(tmp_path / "s" / "part-00000.parquet")
     with pytest.raises(MismatchError, match="another model"):
-        TraceWriter(tmp_path / "s", _settings(traced))
+        TraceWriter(tmp_path / "s", settings_for(traced))
 
 
 def test_a_missing_shard_is_noticed_and_read_again(tmp_path, traced):
-    _write(tmp_path / "s", traced)
+    write_store(tmp_path / "s", traced)
     (tmp_path / "s" / "part-00000.parquet").unlink()
     with pytest.raises(InputError, match="finished with 3 examples and holds 0"):
         TraceStore(tmp_path / "s").read()
-    assert len(_write(tmp_path / "s", traced).read()) == 3
+    assert len(write_store(tmp_path / "s", traced).read()) == 3
 
 
 def test_an_example_is_never_there_twice(tmp_path, traced):
-    _write(tmp_path / "s", traced)
+    write_store(tmp_path / "s", traced)
     (tmp_path / "s" / "part-00001.parquet").write_bytes((tmp_path / "s" / "part-00000.parquet").read_bytes())
     with pytest.raises(InputError, match=r"part-00001\.parquet.*earlier shard.*'r0'"):
         TraceStore(tmp_path / "s").read()
 
 
 def test_two_examples_in_one_place_are_refused(tmp_path, traced):
-    _write(tmp_path / "s", traced)
-    _column("number", lambda _: 1)(tmp_path / "s" / "part-00000.parquet")
+    write_store(tmp_path / "s", traced)
+    column("number", lambda _: 1)(tmp_path / "s" / "part-00000.parquet")
     with pytest.raises(InputError, match="two examples have one place"):
         TraceStore(tmp_path / "s").read()
 
 
 def test_no_flipped_bit_goes_unnoticed(tmp_path, traced):
-    store = _write(tmp_path / "s", traced)
+    store = write_store(tmp_path / "s", traced)
     path = tmp_path / "s" / "part-00000.parquet"
     raw, before = path.read_bytes(), [dict(item.trace) for item in store.read()]
     for place in range(0, len(raw), max(1, len(raw) // 200)):
@@ -296,7 +225,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path, traced):
 
 
 def test_files_of_other_names_are_no_shards(tmp_path, traced):
-    store = _write(tmp_path / "s", traced)
+    store = write_store(tmp_path / "s", traced)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "s" / "part-mine.parquet")
     assert len(store.read()) == 3
 
@@ -314,7 +243,7 @@ UNREAD = [{"outcome": "failed"}, {"message": "m"}, {"outcome": "failed", "messag
     ],
 )
 def test_an_index_of_another_kind_is_refused(tmp_path, traced, name, value):
-    _write(tmp_path / "s", traced)
+    write_store(tmp_path / "s", traced)
     path = tmp_path / "s" / "store.json"
     index = json.loads(path.read_text())
     if name == "fingerprint":
@@ -322,95 +251,6 @@ def test_an_index_of_another_kind_is_refused(tmp_path, traced, name, value):
     else:
         index[name] = value
     path.write_text(json.dumps(index))
-    for opened in (lambda: TraceStore(tmp_path / "s"), lambda: TraceWriter(tmp_path / "s", _settings(traced))):
+    for opened in (lambda: TraceStore(tmp_path / "s"), lambda: TraceWriter(tmp_path / "s", settings_for(traced))):
         with pytest.raises(InputError, match=r"store\.json is damaged"):
             opened()
-
-
-EDITS = {
-    "response": ("example", lambda text: text.replace("1887", "1889")),
-    "passage": ("example", lambda text: text.replace("tower", "bridge")),
-    "label": ("example", lambda text: text.replace('"end": 2', '"end": 3')),
-    "id": ("id", lambda _: "other"),
-    "place": ("number", lambda _: 17),
-    "layout": ("layout", lambda text: text.replace('"blind_layers": 0', '"blind_layers": 1')),
-    "tokens": ("response_ids", lambda ids: [ids[0] + 1, *ids[1:]]),
-    "signal per head": ("signal:lookback_ratio", lambda values: [0.25, *values[1:]]),
-    "signal": ("signal:token_logprob", lambda values: [values[0] - 1, *values[1:]]),
-    "no signal": ("signal:mmd", lambda _: None),
-}
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_what_was_edited_is_told(tmp_path, traced, edit):
-    store = _write(tmp_path / "s", traced)
-    name, change = EDITS[edit]
-    before = pq.read_table(tmp_path / "s" / "part-00000.parquet")[name].to_pylist()
-    _column(name, change, sealed=False)(tmp_path / "s" / "part-00000.parquet")
-    assert pq.read_table(tmp_path / "s" / "part-00000.parquet")[name].to_pylist() != before
-    with pytest.raises(InputError, match=rf"damaged: its column '{name}' was changed after.*extract again"):
-        store.read()
-    if name.startswith("signal:"):
-        assert len(store.read(["token_entropy"])) == 3  # what is not loaded is not read
-
-
-@pytest.mark.parametrize("name", ["model", "shapes"])
-def test_what_is_said_about_a_shard_is_not_edited_either(tmp_path, traced, name):
-    store = _write(tmp_path / "s", traced)
-    _meta(lambda meta: meta | {name: {}}, sealed=False)(tmp_path / "s" / "part-00000.parquet")
-    with pytest.raises(InputError, match="damaged: its description was changed"):
-        store.read(())
-
-
-def test_rewriting_without_change_is_no_edit(tmp_path, traced):
-    store = _write(tmp_path / "s", traced)
-    path = tmp_path / "s" / "part-00000.parquet"
-    pq.write_table(pq.read_table(path), path, row_group_size=1, compression="gzip")
-    assert len(store.read()) == 3
-
-
-def _wrong(name):
-    spec = SIGNALS[name]
-    return [value for value in (spec.low - 0.01, spec.high + 0.01) if np.isfinite(value)]
-
-
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name in SIGNALS for value in _wrong(name)])
-def test_values_out_of_a_signals_range_are_told(tmp_path, traced, name, value):
-    item = traced[1]
-    array = item.trace[name].copy()
-    array.flat[-1] = value
-    spoilt = replace(item, trace=replace(item.trace, signals={**item.trace.signals, name: array}))
-    store = _write(tmp_path / "s", [traced[0], spoilt, traced[2]])
-    with pytest.raises(InputError, match=rf"signal '{name}' of the example 'r1' holds -?[0-9.]+, and lies in \["):
-        store.read([name])
-    assert len(store.read([other for other in ("mmd", "token_entropy") if other != name][:1])) == 3
-
-
-def test_a_store_of_the_first_format_is_read_and_gone_on_with(tmp_path, traced, caplog):
-    whole = _write(tmp_path / "s", traced).read()
-    assert not caplog.records
-    _first_format(tmp_path / "s")
-    store = TraceStore(tmp_path / "s")
-    for one, other in zip(store.read(), whole, strict=True):
-        assert one.example == other.example
-        np.testing.assert_array_equal(one.trace["mmd"], other.trace["mmd"])
-    assert "whether it was changed since cannot be told. Extract again" in caplog.text
-    index = json.loads((tmp_path / "s" / "store.json").read_text())
-    (tmp_path / "s" / "store.json").write_text(json.dumps(index | {"complete": False}))
-    assert TraceWriter(tmp_path / "s", _settings(traced)).finished == {"r0", "r1", "r2"}
-    _write(tmp_path / "s", traced)
-    assert json.loads((tmp_path / "s" / "store.json").read_text())["format"] == 2
-    assert len(TraceStore(tmp_path / "s").read()) == 3
-
-
-def test_a_store_is_whole_or_lacks_something_or_is_damaged(tmp_path, traced):
-    store = _write(tmp_path / "s", traced)
-    assert store.is_whole()
-    path = tmp_path / "s" / "part-00000.parquet"
-    raw = path.read_bytes()
-    path.unlink()
-    assert not store.is_whole()
-    path.write_bytes(raw)
-    _column("example", lambda text: text.replace("1887", "1889"), sealed=False)(path)
-    with pytest.raises(InputError, match="was changed after it was written"):
-        store.is_whole()
